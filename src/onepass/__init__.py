@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from onepass.service.durable import durable as durable
     from onepass.versions import show_versions as show_versions
 
+    __version__: str
+
 # Public name -> module that defines it. Modules are imported when a name is first used, so that
 # `import onepass` and `onepass --help` take milliseconds.
 _PUBLIC = {
@@ -77,15 +79,19 @@ _FORMER = {"baselines", "compat"}  # importing one raises an error that names th
 __all__ = list(_PUBLIC)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC and name not in _FORMER:
-        raise AttributeError(f"module 'onepass' has no attribute {name!r}")
-    if name in {"load", "save"}:
-        import_module("onepass.features")  # registers the classes that model files may name
-    module = _PUBLIC.get(name)
-    if not module:
-        return import_module(f"onepass.{name}")
-    return getattr(import_module(f"onepass.{module}"), name)
+if not TYPE_CHECKING:  # otherwise every name would be valid for type checkers
+
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            return import_module("importlib.metadata").version("onepass")
+        if name not in _PUBLIC and name not in _FORMER:
+            raise AttributeError(f"module 'onepass' has no attribute {name!r}")
+        if name in {"load", "save"}:
+            import_module("onepass.features")  # registers the classes that model files may name
+        module = _PUBLIC.get(name)
+        if not module:
+            return import_module(f"onepass.{name}")
+        return getattr(import_module(f"onepass.{module}"), name)
 
 
 def __dir__() -> list[str]:

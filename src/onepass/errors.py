@@ -35,6 +35,7 @@
     UserWarning
     ├── CheckpointWarning          a checkpoint could not be written
     ├── LargeStateWarning          a learner's state exceeds 1 GiB
+    ├── ManyCategoriesWarning      a column of text has too many categories
     ├── MemoryFullWarning          a memory has no free direction left
     ├── MergeWarning               two networks are hard to merge
     ├── MixedColumnWarning         a column of numbers or dates is read as text
@@ -69,6 +70,7 @@ __all__ = [
     "LabelError",
     "LargeStateWarning",
     "LockedError",
+    "ManyCategoriesWarning",
     "MemoryFullWarning",
     "MergeError",
     "MergeWarning",
@@ -283,6 +285,10 @@ class CheckpointWarning(UserWarning):
 
 class LargeStateWarning(UserWarning):
     """The state of a learner, quadratic in the number of features, exceeds 1 GiB."""
+
+
+class ManyCategoriesWarning(UserWarning):
+    """A column of text has more categories than output columns; further ones are hashed."""
 
 
 class MemoryFullWarning(UserWarning):

@@ -94,6 +94,18 @@ def test_format_of_standard_input_is_detected(
 GAPS = "id,by,km,price\n0,sea,1,2\n1,,2,3\n2,air,,4\n3,air,3,\n4,sea,3,6\n"
 
 
+@pytest.mark.filterwarnings("ignore::onepass.errors.RowsRefusedWarning")
+def test_skipped_rows_are_counted_by_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bad.csv").write_text(GAPS + "5,sea\n6,air,1,2\n7,,1,2\n")
+    for block, delay in (("1", "0"), ("3", "0"), ("100", "2")):
+        options = ["--target", "price", "--missing", "skip", "--bad-rows", "skip", "--block"]
+        assert main(["run", "bad.csv", *options, block, "--delay", delay]) == 0
+        output = capsys.readouterr()
+        assert "3 rows learned in one pass, 5 skipped" in " ".join(output.out.split())
+        reasons = "1 without a target, 3 with a missing feature, 1 that cannot be read."
+        assert f"Rows skipped: {reasons}" in output.err
+
+
 def test_missing_option_of_run_and_predict(capsys: pytest.CaptureFixture[str]) -> None:
     Path("gaps.csv").write_text(GAPS)
     run = ["run", "gaps.csv", "--target", "price", "--drop", "id", "-q", "--save", "m.onepass"]

@@ -1,6 +1,7 @@
 """Encode: columns by name, categories in order of appearance, dates as phases."""
 
 import datetime as dt
+import warnings
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.base import clone
 from features.feature_cases import CUTS, in_blocks, row_by_row, state, tables
 from onepass.errors import (
     ColumnError,
+    ManyCategoriesWarning,
     NotFiniteError,
     NumericalError,
     ParameterError,
@@ -26,6 +28,8 @@ from onepass.features import Encode
 from onepass.features.pipeline import Pipeline
 from onepass.learners import RLSRegressor
 from onepass.validation.table import Table
+
+pytestmark = pytest.mark.filterwarnings("ignore::onepass.errors.ManyCategoriesWarning")
 
 ENCODERS = st.builds(
     Encode,
@@ -108,12 +112,23 @@ def test_dates_are_encoded_as_phases() -> None:
     ]
 
 
-def test_categories_beyond_limit_share_column() -> None:
+def test_categories_beyond_limit_share_hashed_columns() -> None:
     encode = Encode(max_categories=2)
-    X = encode.learn_transform([{"by": text} for text in ["a", "b", "c", None, "a", "d"]])
-    assert X.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0], [1, 0, 0], [0, 0, 1]]
-    assert encode.layout_ == ["by=a", "by=b", "by (other)"]
-    assert encode.transform([{"by": "new"}, {"by": None}]).tolist() == [[0, 0, 1], [0, 0, 0]]
+    rows = [{"n": 1.0, "by": text} for text in ["a", "b", "c", None, "a", *"defgh"]]
+    with pytest.warns(ManyCategoriesWarning, match=r"'by' has more than 2 .*columns, now 5"):
+        X = encode.learn_transform(rows)
+    assert encode.layout_ == ["n", "by=a", "by=b", "by#0", "by#1"]
+    assert X[[0, 1, 3, 4], 1:3].tolist() == [[1, 0], [0, 1], [0, 0], [1, 0]]
+    assert X[[0, 1, 3, 4], 3:].tolist() == [[0, 0]] * 4
+    assert np.abs(X[[2, 5, 6, 7, 8, 9], 3:]).sum(axis=1).tolist() == [1] * 6
+    assert np.abs(X[:, 3:]).any(axis=0).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # no second warning
+        encode.learn(rows)
+    assert_array_equal(encode.transform(rows), X)
+    model = Pipeline(Encode(max_categories=2), RLSRegressor()).partial_fit(rows, X[:, 3])
+    for row, expected in zip(rows, model.predict(rows), strict=True):
+        assert_allclose(model.predict_one(row), expected)
 
 
 def test_hashes_are_reproducible() -> None:

@@ -15,6 +15,8 @@ from cases import snapshot
 from onepass.errors import MergeError
 from onepass.features import Encode, Impute, Scale
 
+pytestmark = pytest.mark.filterwarnings("ignore::onepass.errors.ManyCategoriesWarning")
+
 N = 120
 CUTS = [slice(0, 10), slice(10, 17), slice(17, 60), slice(60, N)]
 TREES = ("left", "right", "pairs")

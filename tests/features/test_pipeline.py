@@ -334,6 +334,7 @@ def test_steps_must_be_features_then_learner(steps: Any) -> None:
         Pipeline(*steps)
 
 
+@pytest.mark.filterwarnings("ignore::onepass.errors.ManyCategoriesWarning")
 def test_grid_search_of_pipeline() -> None:
     rng = np.random.default_rng(2)
     frame = pd.DataFrame({"u": rng.normal(size=60), "by": rng.choice(list("abc"), size=60)})

@@ -17,6 +17,8 @@ from onepass.features import Encode, Impute, IncrementalPCA, RandomReLU, Scale
 from onepass.features.transformer import Transformer
 from onepass.validation.table import Table
 
+pytestmark = pytest.mark.filterwarnings("ignore::onepass.errors.ManyCategoriesWarning")
+
 STRATEGIES = st.sampled_from(Impute.strategies)
 TRANSFORMERS: Any = st.one_of(
     st.builds(Scale, st.booleans()),

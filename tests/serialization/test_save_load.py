@@ -172,11 +172,11 @@ def test_transformers(cls: Any, path: Path) -> None:
         table = np.array([[1.5, 2.0], [0.5, 3.0]] * 3)
     if cls.__name__ == "RandomConvolution":  # pictures
         table = np.random.default_rng(0).random((6, 144))
-    one = _feature(cls)
-    one.learn(table)
+    one, y = _feature(cls), np.arange(6.0)
+    one.learn(table, y)
     twin = reloaded(one, path, **{name: getattr(one, name) for name in cls.outside})
     np.testing.assert_array_equal(one.transform(table), twin.transform(table))
-    np.testing.assert_array_equal(one.learn_transform(table), twin.learn_transform(table))
+    np.testing.assert_array_equal(one.learn_transform(table, y), twin.learn_transform(table, y))
 
 
 def test_loaded_pipeline_continues_identically(path: Path) -> None:

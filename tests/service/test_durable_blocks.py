@@ -1,5 +1,6 @@
 """Encoding of blocks: exact, deterministic, and invalid bytes are refused."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import onepass as op
 from cases import snapshot
-from onepass.errors import CorruptStoreError
+from onepass.errors import CorruptStoreError, NotFittedError
 from onepass.service.requests import (
     Block,
     Request,
@@ -190,3 +192,16 @@ def test_mixed_labels_are_not_converted_to_text(labels: Any) -> None:
     assert y is not None
     assert y.tolist() == list(labels)
     assert read_rows(np.ones((2, 1)), ["a", "b"], where="here").y.dtype == "<U1"  # type: ignore[union-attr]
+
+
+def test_standard_deviations_equal_those_of_the_learner(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    for learner in (op.RLSRegressor(), op.Pipeline(op.features.Encode(), op.RLSRegressor())):
+        with op.durable(tmp_path / f"{type(learner).__name__}.db", learner) as durable:
+            with pytest.raises(NotFittedError):
+                durable.predict(X, return_std=True)
+            durable.learn(X[:30], X[:30].sum(axis=1) + X[:30, 0] ** 2)
+            expected = learner.partial_fit(X[:30], X[:30].sum(axis=1) + X[:30, 0] ** 2)
+            found = durable.predict(X[30:], return_std=True)
+            np.testing.assert_allclose(found, expected.predict(X[30:], return_std=True))
+            np.testing.assert_array_equal(found[0], durable.predict(X[30:]))

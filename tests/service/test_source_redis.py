@@ -149,7 +149,7 @@ def test_entries_are_not_skipped_before_the_first_learned_row(
     send(client, *entries(40))
     with fed(tmp_path, server.url(target="z")) as (durable, feeder, gauges):
         until(lambda: feeder.error)
-        assert "all are refused" in str(feeder.error)
+        assert "all are rejected" in str(feeder.error)
         assert "'z'" in str(feeder.error)
         assert (durable.positions, durable.rows_seen, gauges.rows_refused) == ({}, 0, 0)
     with fed(tmp_path, server.url()) as (durable, _, _):

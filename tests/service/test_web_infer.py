@@ -150,3 +150,14 @@ def test_wide_learner_does_not_block_other_requests(server: Server) -> None:
             answered += not all(each.done() for each in waiting)
         assert {each.result()[0] for each in waiting} == {200}
     assert answered > 2
+
+
+def test_unknown_columns_are_treated_as_by_predict(server: Server) -> None:
+    tensors = [tensor("a", [1.0]), tensor("b", [2.0])]
+    body, more = {"inputs": tensors}, {"inputs": [*tensors, tensor("c", [9.0])]}
+    known = server.send("POST", INFER.format("rls-named"), body)
+    found = server.send("POST", INFER.format("rls-named"), more)
+    assert (known[0], output(known[1])) == (found[0], output(found[1]))
+    status, response, _ = server.send("POST", INFER.format("raw-named"), more)
+    assert status == 400
+    assert "unseen at fit time" in str(response)

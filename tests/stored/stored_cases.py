@@ -342,6 +342,7 @@ def preparing() -> dict[str, Case]:
     found = {
         "encode": Case(Encode(), None, table),
         "encode-few": Case(Encode(max_categories=2, extra="ignore"), None, table),
+        "encode-shared": Case(Encode(max_categories=2), None, table),
         "encode-hash": Case(Encode("hash", hash_size=4, seed=3), None, table),
         "encode-times": Case(Encode(times=("hour", "elapsed")), None, table),
         "scale": Case(features.Scale(), None),
@@ -368,6 +369,13 @@ def pipelines() -> dict[str, Case]:
     Pipeline, Encode, Impute, Scale = op.Pipeline, features.Encode, features.Impute, features.Scale
     found = {
         "encode": Case(Pipeline(Encode(), Impute(), op.RLSRegressor(0.1)), rows=table),
+        "lag": Case(
+            Pipeline(
+                Encode(), features.Lag(rows=(1, 3)), Impute(),
+                op.RLSClassifier(),
+            ),
+            text, table,
+        ),
         "window": Case(
             Pipeline(Encode(), Impute(), op.RLSRegressor(forgetting=DATED["window"])),
             rows=table, time=dates,

@@ -45,8 +45,9 @@ def resume_run(path: Path, name: str, rows: int) -> Report:
         target="y", time="at", block=8,
     )  # fmt: skip
     return prequential(
-        op.models.pipelines(RUNS[name], task), stream, metrics=list(METRICS[task]), window=15,
-        points=10, delay=4, checkpoint=path, resume=path.exists(),
+        op.models.pipelines(RUNS[name], task, {"encode.max_categories": 1000}), stream,
+        metrics=list(METRICS[task]), window=15, points=10, delay=4, checkpoint=path,
+        resume=path.exists(),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from cyclopts import CycloptsError, Parameter, Token
 
 __all__ = [
     "Count",
+    "Counts",
     "Files",
     "Names",
     "Quiet",
@@ -59,6 +60,13 @@ def _from(low: int) -> Callable[[object, Sequence[Token]], int]:
     return convert
 
 
+def _counts(_: object, tokens: Sequence[Token]) -> tuple[int, ...]:
+    """Split at commas, and convert to whole numbers >= 1."""
+    one = _from(1)
+    names = _split(None, tokens)
+    return tuple(one(None, [Token(value=name)]) for name in names)
+
+
 def _timed(_: object, tokens: Sequence[Token]) -> float:
     """Convert to a finite number of seconds >= 0."""
     text = tokens[-1].value
@@ -82,6 +90,9 @@ Quiet: TypeAlias = Annotated[bool, Parameter(alias="-q")]
 
 Count: TypeAlias = Annotated[int, Parameter(converter=_from(1))]
 """A whole number >= 1; 1.5 is an error."""
+
+Counts: TypeAlias = Annotated[tuple[int, ...], Parameter(converter=_counts, metavar="N,M")]
+"""Whole numbers >= 1, separated by commas."""
 
 Whole: TypeAlias = Annotated[int, Parameter(converter=_from(0))]
 """A whole number >= 0."""

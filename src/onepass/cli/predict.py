@@ -21,7 +21,7 @@ from onepass.cli.arguments import (
     pairs,
     usage_errors,
 )
-from onepass.cli.terminal import print_message
+from onepass.cli.terminal import advancing, print_message
 
 if TYPE_CHECKING:
     from onepass.stream import Rows
@@ -136,5 +136,7 @@ def predict(
             **files.options(),
         )  # fmt: skip
     blocks = _check_columns(stream, dtypes, keep, quiet=quiet)
-    rows = write(predictions(fitted, blocks, keep=keep), sys.stdout if out is None else out)
+    found = predictions(fitted, blocks, keep=keep)
+    with advancing(lambda: stream.fraction, quiet=quiet or out is None) as advance:
+        rows = write(found, sys.stdout if out is None else out, on_progress=advance)
     print_message(f"{rows:,} {'row' if rows == 1 else 'rows'}: {out}", quiet=quiet or out is None)

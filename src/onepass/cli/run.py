@@ -15,6 +15,7 @@ from cyclopts import CycloptsError
 
 from onepass.cli.arguments import (
     Count,
+    Counts,
     Files,
     Names,
     Quiet,
@@ -31,7 +32,7 @@ from onepass.cli.arguments import (
 from onepass.cli.terminal import INTERRUPTED, advancing, print_message, show, terminable
 
 if TYPE_CHECKING:
-    from onepass.evaluate import Report, RunProgress
+    from onepass.evaluate import Block, Report, RunProgress
     from onepass.features.pipeline import Pipeline
     from onepass.stream import Stream
 
@@ -157,6 +158,7 @@ def run(
     metrics: Names = (),
     window: Count | None = None,
     block: Count | None = None,
+    lags: Counts = (),
     delay: Whole = 0,
     delay_until: str | None = None,
     max_waiting: Count | None = None,
@@ -213,6 +215,9 @@ def run(
     block
         Rows read and learned at a time; by default 1024 to 8192, depending on the columns. Affects
         only the speed.
+    lags
+        Lagged targets as features, such as 1,48: the targets 1 and 48 rows before (with --by, of
+        the same key). Stored with the model; predict uses the last targets learned.
     delay
         Number of rows after which a target arrives; 0 (default) means before the next row. A row is
         learned just before the Nth row after it.
@@ -273,7 +278,8 @@ def run(
             **files_as.options(),
         )  # fmt: skip
         chosen = task or _task(stream, source)
-        models = pipelines(model, chosen, {"encode.missing": policy, **values(settings)})
+        fixed = {"encode.missing": policy, **values(settings)}
+        models = pipelines(model, chosen, fixed, lags=lags, delay=delay)
         if by is not None:
             models = {name: Keyed(one, by=by) for name, one in models.items()}
         found = detectors(drift, "run: --drift") if drift else None
@@ -364,7 +370,7 @@ def _train(
                 f"{progress.source} was not read to the end: rows after {progress.position:,} "
                 "are skipped."
             )
-    rows = 0
+    rows = skipped = 0
     with advancing(lambda: stream.fraction, quiet=quiet, before=before) as advance:
 
         def on_progress(done: int) -> None:
@@ -372,10 +378,25 @@ def _train(
             rows = done
             advance(done)
 
+        def on_block(block: "Block", predictions: object) -> None:
+            nonlocal skipped
+            del predictions
+            skipped += block.skipped
+
         with usage_errors("run", settings=settings, started=lambda: rows > 0):
-            return prequential(
-                models, stream, clock=clocks.perf_counter, on_progress=on_progress, **options
-            )
+            report = prequential(
+                models, stream, clock=clocks.perf_counter, on_progress=on_progress,
+                on_block=on_block, **options,
+            )  # fmt: skip
+    bad, incomplete = stream.bad_rows, stream.incomplete_rows
+    reasons = {
+        "without a target": skipped - bad - incomplete,
+        "with a missing feature": incomplete,
+        "that cannot be read": bad,
+    }
+    listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
+    print_message(f"Rows skipped: {listed}.", quiet=quiet or not skipped)
+    return report
 
 
 def _save_results(

@@ -36,6 +36,7 @@ from onepass.evaluate.continual_report import SCENARIOS, ContinualReport
 from onepass.evaluate.continual_run import ContinualRun, Rules, Run, is_learner, run_iterator
 from onepass.evaluate.metrics import metric_class
 from onepass.evaluate.prequential import by_name
+from onepass.logs import LOG
 from onepass.stream.tasks import ExperienceList, Experiences, experience
 from onepass.validation import whole
 
@@ -326,6 +327,7 @@ def _runs(
 
     def notify(job: Job, i: int) -> None:
         past[job] = i
+        LOG.info("%s: %s, seed %s: %d experiences", _WHERE, job.model, job.seed, i)
         if on_progress is not None:
             on_progress(Progress(job.model, job.seed, i, sum(past.values()), length * len(wanted)))
 

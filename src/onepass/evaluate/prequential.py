@@ -30,6 +30,7 @@ from onepass.evaluate.naive import LastLabel, LastValue, Majority, RunningMean
 from onepass.evaluate.report import Report
 from onepass.evaluate.resume import Checkpoint, blocks_from, run_blocks
 from onepass.evaluate.run import Model, PrequentialRun
+from onepass.logs import LOG
 from onepass.types import Array
 from onepass.validation import whole
 
@@ -240,6 +241,7 @@ def prequential(
     0.8333
     """
     names, learners = _metric_names(metrics), checked_models(models, _WHERE)
+    _check_lags(learners, delay, delay_until)
     width = None if window is None else whole(window, "window", _WHERE, low=1)
     limit = whole(points, "points", _WHERE, low=2)
     delayed = _delayed_labels(delay, delay_until, max_waiting)
@@ -263,8 +265,10 @@ def prequential(
             block = getattr(stream, "requested_block", None)
             more = {"baselines": bool(naive), "points": limit, "block": block}
             file.begin(run, setup | more | {"metrics": list(metric_classes)})
+        name, target = _names_of(stream)
+        LOG.info("%s of %s: %s", _WHERE, name or "a stream", ", ".join(everyone))
         interrupted = run_blocks(source, run, file, on_progress, on_block)
-    name, target = _names_of(stream)
+    LOG.info("%s: %d rows%s", _WHERE, run.history.rows, " (interrupted)" if interrupted else "")
     fields = setup | {
         "source": name,
         "target": target,
@@ -275,6 +279,23 @@ def prequential(
         "waiting": 0 if delayed is None else len(delayed),
     }
     return run.report(fields, set(naive))
+
+
+def _check_lags(models: dict[str, Model], delay: int, until: str | None) -> None:
+    """Check that lagged targets of models are known when their rows are predicted."""
+    for name, model in models.items():
+        keyed = getattr(model, "by", None) is not None
+        lag = getattr(getattr(model, "model", model), "target_delay", None)
+        if lag is None or (until is None and lag == max(delay, 1) and not (keyed and lag > 1)):
+            continue
+        remedy = f"Use Lag(rows=..., delay={delay}), where no lag is smaller."
+        if keyed or until is not None:
+            remedy = "The number of later rows whose targets are known varies: remove the lags."
+        raise ParameterError(
+            f"{_WHERE}: model {name!r} has lagged targets for a delay of {lag} row(s), which must "
+            f"be that of all its rows, got {'`delay_until`' if until else f'`delay` = {delay}'}"
+            f"{' by key' if keyed else ''}. {remedy}"
+        )
 
 
 def _delayed_labels(delay: object, until: str | None, max_waiting: object) -> DelayedLabels | None:

@@ -4,6 +4,7 @@ from onepass.features.columns import Date, Hashed, Number, Text
 from onepass.features.convolution import RandomConvolution
 from onepass.features.encode import Encode
 from onepass.features.impute import Impute
+from onepass.features.lag import Lag
 from onepass.features.onnx import ONNXFeatures
 from onepass.features.pca import IncrementalPCA
 from onepass.features.pipeline import Pipeline
@@ -17,6 +18,7 @@ __all__ = [
     "Encode",
     "Impute",
     "IncrementalPCA",
+    "Lag",
     "ONNXFeatures",
     "RandomConvolution",
     "RandomFourier",
@@ -33,6 +35,7 @@ register(
     Encode,
     Impute,
     IncrementalPCA,
+    Lag,
     ONNXFeatures,
     RandomConvolution,
     RandomFourier,

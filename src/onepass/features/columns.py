@@ -109,8 +109,8 @@ class Number(Column):
 class Text(Column):
     """One-hot encoding of text; missing and unknown texts are 0 in all columns.
 
-    The first ``limit`` categories, in order of appearance, have one column each; all further
-    categories share one column, at position ``at``.
+    The first ``limit`` categories, in order of appearance, have one column each. All further
+    categories are encoded by ``others`` or, in states of former files, share the column ``at``.
     """
 
     code: ClassVar[str] = "O"
@@ -118,24 +118,26 @@ class Text(Column):
 
     limit: int = 1
     places: dict[str, int] = field(default_factory=dict)
+    others: "Hashed | None" = None
 
     @property
     def outputs(self) -> list[int]:
-        """Positions of the columns of categories, and of the shared column."""
-        return [*self.places.values(), *([self.at] if self.at >= 0 else [])]
+        """Positions of the columns of categories, and of the shared columns."""
+        shared = [] if self.others is None else self.others.outputs
+        return [*self.places.values(), *([self.at] if self.at >= 0 else []), *shared]
 
     @property
     def exceeds_limit(self) -> bool:
         """Whether some categories have no output column of their own."""
-        return self.at >= 0 or len(self.places) > self.limit
+        return len(self.outputs) > min(len(self.places), self.limit)
 
     def without_outputs(self, since: int) -> Self:
         """Return a copy without categories."""
         return replace(self, at=-1, since=since, places={})
 
     def new_outputs(self, values: Array) -> list[NewOutput]:
-        """Return one column per new category within the limit, and one for further categories."""
-        if self.at >= 0:
+        """Return one column per new category within the limit, and those of further categories."""
+        if len(self.outputs) > len(self.places):
             return []
         listed = values.tolist()
         fresh = set(listed).difference(self.places, (None,))
@@ -144,7 +146,8 @@ class Text(Column):
             if value not in fresh:
                 continue
             if len(self.places) + len(found) == self.limit:
-                return [*found, (i, _OTHER)]
+                shared = [_OTHER] if self.others is None else self.others.labels
+                return [*found, *((i, label) for label in shared)]
             fresh.discard(value)
             found.append((i, f"={value}"))
             if not fresh:
@@ -152,9 +155,13 @@ class Text(Column):
         return found
 
     def with_outputs(self, places: dict[str, int]) -> Self:
-        """Return a copy with the positions of new categories and of the shared column."""
-        new = {label[1:]: at for label, at in places.items() if label != _OTHER}
-        return replace(self, at=places.get(_OTHER, self.at), places=self.places | new)
+        """Return a copy with the positions of new categories and of the shared columns."""
+        new = {label[1:]: at for label, at in places.items() if label.startswith("=")}
+        shared, others = {k: at for k, at in places.items() if k[1:] not in new}, self.others
+        if shared and others is not None:
+            others = others.with_outputs(shared)
+        at = places.get(_OTHER, self.at)
+        return replace(self, at=at, places=self.places | new, others=others)
 
     def encode_rows(self, values: Array | None, out: Floats) -> None:
         """Write 1 into the column of the category of each row."""
@@ -166,6 +173,11 @@ class Text(Column):
         )
         rows = np.flatnonzero(positions >= 0)
         out[rows, positions[rows]] = 1.0
+        if self.others is not None and self.others.at >= 0 and len(rows) < len(values):
+            rows = np.flatnonzero(positions < 0)
+            rest = np.zeros((len(rows), out.shape[1]))
+            self.others.encode_rows(values[rows], rest)
+            out[rows] += rest
 
     def encode_value(self, value: object, row: Floats) -> bool:
         """Encode a text that has a column, or None."""
@@ -174,7 +186,10 @@ class Text(Column):
         at = self.places.get(value, self.at) if type(value) is str else -1
         if at >= 0:
             row[at] = 1.0
-        return at >= 0
+            return True
+        return (
+            self.others is not None and self.others.at >= 0 and self.others.encode_value(value, row)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +207,11 @@ class Hashed(Column):
         """Positions of all buckets."""
         return list(range(self.at, self.at + self.size)) if self.at >= 0 else []
 
+    @property
+    def labels(self) -> list[str]:
+        """Suffixes of the names of the outputs."""
+        return [f"#{bucket}" for bucket in range(self.size)]
+
     def is_compatible(self, other: Column) -> bool:
         """Return whether the size and the seed are equal."""
         return replace(self, at=0, since=0) == replace(other, at=0, since=0)
@@ -201,7 +221,7 @@ class Hashed(Column):
         if self.at >= 0:
             return []
         first = next(i for i, value in enumerate(values.tolist()) if value is not None)
-        return [(first, f"#{bucket}") for bucket in range(self.size)]
+        return [(first, label) for label in self.labels]
 
     def encode_rows(self, values: Array | None, out: Floats) -> None:
         """Write +1 or -1 into the bucket of the text of each row."""

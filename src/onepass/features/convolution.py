@@ -436,7 +436,7 @@ class RandomConvolution(Frozen):
         )
 
     def _check_shape(self, got: tuple[int, ...], where: str, *, learning: bool) -> None:
-        """Store the shape of the first images; refuse other shapes."""
+        """Store the shape of the first images; reject other shapes."""
         begun = hasattr(self, "n_features_in_")
         fitted = self.shape_ if begun else self.shape and (1, *self.shape)[-3:]
         if fitted and tuple(fitted) != got:

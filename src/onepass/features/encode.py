@@ -8,9 +8,9 @@ been seen are 0.
 ======= ========================================================================================
 numbers unchanged; nan where missing, for :class:`onepass.features.Impute`
 bools   0 and 1; nan where missing
-text    a column for each category, 1 where the row has it (``"onehot"``); or +1 or -1 in one of
-        ``hash_size`` columns, selected by the hash of the text (``"hash"``) [1]; all 0 where
-        missing
+text    a column for each category, 1 where the row has it (``"onehot"``), and for categories
+        after the first ``max_categories``, or for all (``"hash"``), +1 or -1 in one of a fixed
+        number of columns, selected by the hash of the text [1]; all 0 where missing
 dates   sine and cosine of the phase in the day, the week and the year; nan where missing
 ======= ========================================================================================
 
@@ -23,6 +23,7 @@ Cost: O(width) time per row; memory of the categories, at most ``max_categories`
     section 2.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard
 
@@ -31,6 +32,7 @@ import numpy as np
 from onepass import native
 from onepass.errors import (
     ColumnError,
+    ManyCategoriesWarning,
     MergeError,
     NotFiniteError,
     ParameterError,
@@ -54,6 +56,7 @@ from onepass.validation.table import (
 __all__ = ["Encode"]
 
 
+_SHARED = 32  # columns for the categories of a column that exceed max_categories
 _KINDS = {"f": "numbers", "O": "text", "M": "dates"}
 _REMEDIES = {
     "f": "Convert the column, or rename it.",
@@ -76,7 +79,7 @@ def _to_table(X: TableLike, names: Sequence[str] | None, where: str) -> Floats |
         return Table.from_frame(X)
     if _are_dicts(X):
         return Table.from_rows(X)
-    if isinstance(X, Mapping) and not hasattr(X, "toarray"):  # sparse matrices are refused below
+    if isinstance(X, Mapping) and not hasattr(X, "toarray"):  # sparse matrices are rejected below
         raise TypeMismatchError(
             f"{where}: `X` must be rows, got one dict. Pass a list of dicts, a frame or an array; "
             "learn_one and predict_one of a Pipeline accept one dict."
@@ -97,7 +100,7 @@ def _to_table(X: TableLike, names: Sequence[str] | None, where: str) -> Floats |
 
 
 def _check_kinds(table: Table, columns: Mapping[str, Column | None], where: str) -> None:
-    """Refuse columns that changed their type, infinity, and text that UTF-8 cannot encode."""
+    """Reject columns that changed their type, infinity, and text that UTF-8 cannot encode."""
     for name, values in table.columns.items():
         column, kind = columns.get(name), values.dtype.kind
         if column is not None and kind != column.code:
@@ -123,7 +126,7 @@ def _check_kinds(table: Table, columns: Mapping[str, Column | None], where: str)
 def _check_no_missing(
     rows: Floats | Table, names: Sequence[str], where: str, missing: str
 ) -> Floats | Table:
-    """Return the rows; refuse a missing value, unless ``missing`` is "keep"."""
+    """Return the rows; reject a missing value, unless ``missing`` is "keep"."""
     if missing == "keep":
         return rows
     if isinstance(rows, np.ndarray):
@@ -285,7 +288,7 @@ def _check_one_kind(name: str, mine: Column | None, theirs: Column, where: str) 
 
 
 def _check_room(name: str, column: Column, where: str) -> None:
-    """Refuse more categories than ``max_categories``: their order of appearance is unknown."""
+    """Reject more categories than ``max_categories``: their order of appearance is unknown."""
     if column.exceeds_limit:
         raise MergeError(
             f"{where}: column {name!r} must have no more categories in both parts together than "
@@ -311,9 +314,10 @@ class Encode(Transformer):
     ----------
     categories : {"onehot", "hash"}, default "onehot"
         Encoding of text.
-    max_categories : int >= 1, default 1000
+    max_categories : int >= 1, default 100
         With "onehot": number of categories of a column, in order of appearance, that have an output
-        column each. All further categories share one column.
+        column each. All further categories are hashed to 32 columns (or ``max_categories``, if
+        there are fewer), with a ManyCategoriesWarning.
     hash_size : int >= 1, default 256
         With "hash": number of output columns for each text column.
     times : sequence of {"hour", "weekday", "yearday", "elapsed"}
@@ -345,7 +349,7 @@ class Encode(Transformer):
     TypeMismatchError
         If a column changes its type, such as from numbers to text.
     ColumnError
-        If a column is refused, or a frame has none of the fitted columns.
+        If a column is rejected, or a frame has none of the fitted columns.
 
     Examples
     --------
@@ -368,7 +372,7 @@ class Encode(Transformer):
     def __init__(
         self,
         categories: Literal["onehot", "hash"] = "onehot",
-        max_categories: int = 1000,
+        max_categories: int = 100,
         hash_size: int = 256,
         times: Sequence[str] = CYCLES,
         extra: Literal["learn", "ignore", "refuse"] = "learn",
@@ -434,7 +438,7 @@ class Encode(Transformer):
         return self._check_rows(rows, where, learning=learning)
 
     def _select_names(self, rows: Table, X: object, where: str, *, learning: bool) -> list[str]:
-        """Return the names of the columns to encode; ignore or refuse other columns."""
+        """Return the names of the columns to encode; ignore or reject other columns."""
         known: _Columns = getattr(self, "columns_", {})
         if not getattr(self, "rows_seen_", 0):
             if not learning or self.extra == "learn" or not _are_dicts(X):
@@ -575,6 +579,7 @@ class Encode(Transformer):
             new = _extend(self.columns_, checked_rows, width, self._new_column)
             if new.names or len(new.columns) > len(self.columns_):
                 self._set_columns(new.columns, new.names)
+                self._warn_of_categories(width)
             out = _encode_table(new.columns, checked_rows, width + len(new.names))
             out_first_rows = np.zeros(out.shape[1], dtype=np.intp)
             for at, row in enumerate(new.rows, width):
@@ -589,6 +594,20 @@ class Encode(Transformer):
             return checked_rows.copy()
         return _encode_table(getattr(self, "columns_", {}), checked_rows, self.n_features_out_)
 
+    def _warn_of_categories(self, before: int) -> None:
+        """Warn of columns whose categories exceed the limit since there were ``before`` outputs."""
+        for name, column in self.columns_.items():
+            if isinstance(column, Text) and column.others and column.others.at >= before:
+                warnings.warn(
+                    f"Encode: column {name!r} has more than {column.limit:,} categories: all "
+                    f"further ones share {column.others.size} hashed columns. Drop the column if "
+                    "its values identify rows. encode.max_categories=N gives N categories a column "
+                    "each; the time per row of recursive least squares is quadratic in the number "
+                    f"of columns, now {len(self.layout_):,}.",
+                    ManyCategoriesWarning,
+                    stacklevel=2,
+                )
+
     def _new_column(self, values: Array, first: int) -> Column:
         """Return the state of a column whose first value is in row ``first``."""
         since = self.rows_seen_ + first
@@ -599,7 +618,8 @@ class Encode(Transformer):
             return Date(parts=tuple(self.times), origin=origin, since=since)
         if self.categories == "hash":
             return Hashed(size=self.hash_size, seed=self.seed, since=since)
-        return Text(limit=self.max_categories, since=since)
+        others = Hashed(size=min(self.max_categories, _SHARED), seed=self.seed)
+        return Text(limit=self.max_categories, since=since, others=others)
 
     def _learn_matrix(self, X: Floats, first_rows: Array | None) -> tuple[Floats, Array]:
         """Learn numbers without names, whose columns are numbers from the start."""

@@ -38,7 +38,7 @@ class ONNXFeatures(FrozenNetwork):
     """Outputs of a network in an ONNX file as features (extra ``onnx``).
 
     Nothing is learned, so a learner after it stays exact. The file defines the shape and type of a
-    row; other rows are refused. If the network accepts a fixed number of rows, the last batch is
+    row; other rows are rejected. If the network accepts a fixed number of rows, the last batch is
     padded with zeros.
 
     Rows are passed on unchanged, without division of bytes by 255: scale them as in training. Block
@@ -222,7 +222,7 @@ def _path(model: object) -> Path:
             f"{type(model).__name__}. Use TorchFeatures for a network of PyTorch."
         )
     path = Path(model)
-    if not path.is_file():  # devices and pipes are refused: they may be endless
+    if not path.is_file():  # devices and pipes are rejected: they may be endless
         raise ParameterError(
             f"{_NAME}: `model` must be an existing ONNX file, got {str(path)!r}, which is not a "
             "file. Restore it, or pass its new path; for a saved model, op.load(path, model=...)."
@@ -245,7 +245,7 @@ def _bytes(model: object) -> bytes:
 
 
 def _check_integers(X: Floats, dtype: np.dtype[Any]) -> None:
-    """Refuse rows that are not integers of this dtype."""
+    """Reject rows that are not integers of this dtype."""
     info = np.iinfo(dtype)
     # beyond 2⁵³ floats do not represent all integers
     low, high = max(info.min, -(2**53)), min(info.max, 2**53)

@@ -299,7 +299,7 @@ class IncrementalPCA(Columnwise):
         return np.arange(other.n_features_out_)
 
     def _check_same(self, theirs: IncrementalPCAState) -> None:
-        """Refuse different axes, and frozen axes in only one of the two."""
+        """Reject different axes, and frozen axes in only one of the two."""
         one, two, parts = self.axes_, theirs, ("center", "directions", "lengths")
         same = (np.array_equal(getattr(one.view, k), getattr(two.view, k)) for k in parts)
         if one.rows != two.rows or not all(same):

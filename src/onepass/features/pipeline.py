@@ -3,7 +3,7 @@
 On a merge the transformers are merged first, in order. Each returns the positions of its outputs
 among the merged outputs, so that the next step can match its columns; the learner is merged last. A
 learner depends on its rows as they were transformed: if the transformers of the first pipeline
-would have transformed the rows of the second differently, the merge is refused.
+would have transformed the rows of the second differently, the merge is rejected.
 """
 
 # ruff: noqa: SLF001  the protocol of transformers is not public
@@ -21,6 +21,7 @@ from sklearn.utils.metaestimators import available_if
 
 from onepass import validation
 from onepass.errors import MergeError, NotFittedError, ParameterError, TypeMismatchError
+from onepass.features.lag import checked_targets
 from onepass.features.transformer import Transformer, all_or_nothing
 from onepass.learners.estimator import Learner
 from onepass.types import Array, ArrayLike, Floats, TimeLike
@@ -41,7 +42,9 @@ def _assign(changes: Sequence[_Change]) -> None:
         feature.__dict__.update(attributes)
 
 
-def _learn_features(features: Sequence[Transformer], checked_rows: Any) -> Floats:
+def _learn_features(
+    features: Sequence[Transformer], checked_rows: Any, y: Array | None = None
+) -> Floats:
     """Learn rows in every transformer; return each row as transformed after it was learned."""
     rows: Any = checked_rows
     first_rows: Array | None = None
@@ -49,7 +52,7 @@ def _learn_features(features: Sequence[Transformer], checked_rows: Any) -> Float
     for feature in features:
         if before is not None and getattr(feature, "n_features_in_", -1) != rows.shape[1]:
             feature.feature_names_in_ = before.get_feature_names_out()
-        rows, first_rows = feature._learn_rows(rows, first_rows)
+        rows, first_rows = feature._learn_with_targets(rows, first_rows, y)
         before = feature
     seen: Floats = rows
     return seen
@@ -67,7 +70,12 @@ def _transform_features(features: Sequence[Transformer], checked_rows: Any) -> F
 
 
 def _learn_selected(
-    features: Sequence[Transformer], checked_rows: Any, selected: Array, *, in_order: bool
+    features: Sequence[Transformer],
+    checked_rows: Any,
+    y: Array | None,
+    selected: Array,
+    *,
+    in_order: bool,
 ) -> Floats:
     """Learn the ``selected`` rows, shape (n,); return all rows transformed.
 
@@ -75,15 +83,15 @@ def _learn_selected(
     costs a block for each run of selected rows; otherwise after all selected rows.
     """
     if selected.all():
-        return _learn_features(features, checked_rows)
+        return _learn_features(features, checked_rows, y)
     if in_order:
         runs = np.split(np.arange(len(selected)), np.flatnonzero(np.diff(selected)) + 1)
     else:
         runs = [rows for rows in (np.flatnonzero(selected), np.flatnonzero(~selected)) if len(rows)]
     parts = [
-        (_learn_features if selected[rows[0]] else _transform_features)(
-            features, checked_rows[rows]
-        )
+        _learn_features(features, checked_rows[rows], None if y is None else y[rows])
+        if selected[rows[0]]
+        else _transform_features(features, checked_rows[rows])
         for rows in runs
     ]
     seen = np.zeros((len(selected), parts[-1].shape[1]))
@@ -273,6 +281,12 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     def missing(self) -> str:
         """How to handle missing features: "keep", "skip" or "error"."""
         return str(getattr(self.steps[0], "missing", "keep"))
+
+    @property
+    def target_delay(self) -> int | None:
+        """The delay of targets for which a step (``Lag``) is set, in rows; None without one."""
+        delays = [step.delay for step in self.steps[:-1] if step.uses_targets]
+        return max(*delays, 1) if delays else None
 
     @property
     def uses_time(self) -> bool:
@@ -622,7 +636,8 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     def _learn_row(self, x: Any) -> tuple[Any, list[_Change]]:
         """Return one row for the learner, and the new attributes of each transformer.
 
-        The row is None if the pipeline is not fitted, or if the width of a step changes.
+        The row is None if the pipeline is not fitted, if the width of a step changes, or if a step
+        uses targets.
         """
         changes: list[_Change] = []
         learner = vars(self).get("learner_")
@@ -631,7 +646,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         where: str | None = "Pipeline.learn_one"
         for feature in self.features_:
             width = getattr(feature, "n_features_in_", None)
-            if width is None or (where is None and len(x) != width):
+            if width is None or feature.uses_targets or (where is None and len(x) != width):
                 return None, changes
             x, attributes = feature._learn_row(x, where)
             changes.append((feature, attributes))
@@ -651,8 +666,12 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
             self._start()
         if self.features_:
             checked_rows = self.features_[0]._check_row(x, "Pipeline.learn_one", learning=True)
-            learn = _learn_features if sample_weight else _transform_features
-            x = self._prepare_for_learner(learn(self.features_, checked_rows))[0]
+            if sample_weight:
+                target = self._targets(np.asarray(y)[None], 1, "Pipeline.learn_one")
+                Z = _learn_features(self.features_, checked_rows, target)
+            else:
+                Z = _transform_features(self.features_, checked_rows)
+            x = self._prepare_for_learner(Z)[0]
         self.learner_.learn_one(x, y, sample_weight, **_without_none(time=time))
 
     def _learn(
@@ -677,12 +696,21 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
                     else sample_weight > 0
                 )
                 in_order = verb == "test_then_train"
+                targets = self._targets(y, len(checked_rows), where)
                 X = self._prepare_for_learner(
-                    _learn_selected(self.features_, checked_rows, selected, in_order=in_order)
+                    _learn_selected(
+                        self.features_, checked_rows, targets, selected, in_order=in_order
+                    )
                 )
                 if verb == "fit" and len(X) and selected.any():
                     verb = "partial_fit"  # the learner is new, and already has the names
             return getattr(self.learner_, verb)(X, y, sample_weight=sample_weight, **named)
+
+    def _targets(self, y: ArrayLike | None, n: int, where: str) -> Array | None:
+        """Return the targets for the transformers, labels as text; None if none uses them."""
+        if self.target_delay is None:
+            return None
+        return checked_targets(y, n, where, labels=is_classifier(self.learner))
 
     def _transformed(self, X: TableLike, verb: str) -> Any:
         """Return the rows as transformed for a prediction."""

@@ -17,7 +17,7 @@ from sklearn.base import clone, is_classifier
 
 from onepass import learners
 from onepass.errors import OnepassError, ParameterError, did_you_mean
-from onepass.features import Encode, Impute, Scale
+from onepass.features import Encode, Impute, Lag, Scale
 from onepass.features.pipeline import Pipeline
 
 __all__ = ["learner_class", "names", "pipelines"]
@@ -79,7 +79,12 @@ def learner_class(name: str, task: str) -> type:
 
 
 def pipelines(
-    chosen: Sequence[str], task: str, settings: Mapping[str, object] | None = None
+    chosen: Sequence[str],
+    task: str,
+    settings: Mapping[str, object] | None = None,
+    *,
+    lags: Sequence[int] = (),
+    delay: int = 0,
 ) -> dict[str, Pipeline]:
     """Create models by name.
 
@@ -92,6 +97,10 @@ def pipelines(
     settings : mapping of str to value, optional
         Parameters to change: ``"rls.forgetting"`` of the learner of one model,
         ``"encode.max_categories"`` of a transformer in all of them.
+    lags : sequence of int, optional
+        Lagged targets as features: ``Lag(rows=lags, delay=delay)`` follows ``Encode``.
+    delay : int, default=0
+        Number of rows after which a target arrives.
 
     Raises
     ------
@@ -118,13 +127,11 @@ def pipelines(
     for setting, value in (settings or {}).items():
         part, parameter = _split_setting(setting, parts)
         given[part][parameter] = value
-    made = {
-        name: Pipeline(
-            *(kind(**given[part]) for part, kind in _FEATURES.items()),
-            parts[name](**given[name]),
-        )
-        for name in chosen
-    }
+    made = {}
+    for name in chosen:
+        encode, *features = (kind(**given[part]) for part, kind in _FEATURES.items())
+        lag = [Lag(rows=tuple(lags), delay=delay)] if lags else []
+        made[name] = Pipeline(encode, *lag, *features, parts[name](**given[name]))
     for model in made.values():
         _check_learnable(model)
     return made
@@ -134,7 +141,7 @@ _PER_FEATURE = ("initial_coef", "ridge")  # may have one value for each feature
 
 
 def _check_learnable(model: Pipeline) -> None:
-    """Refuse parameters with which no row can be learned, such as a forgetting of 2.
+    """Reject parameters with which no row can be learned, such as a forgetting of 2.
 
     A learner checks its parameters at its first row, so a copy learns one; other errors about that
     row are ignored.

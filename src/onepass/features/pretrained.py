@@ -107,7 +107,7 @@ def _input_shape(
 
 
 def _check_shape(got: Sequence[int], known: Sequence[int] | None, where: str) -> None:
-    """Refuse rows of another shape; leading axes of length 1 are ignored."""
+    """Reject rows of another shape; leading axes of length 1 are ignored."""
     if known is None or _strip_axes(got) == _strip_axes(known):
         return
     raise ShapeError(

@@ -209,7 +209,7 @@ class Scale(Columnwise):
         return least
 
     def _refuse_overflow(self, variance: Floats, X: Floats, first: int) -> None:
-        """Refuse squares beyond float64; columns are counted from ``first``."""
+        """Reject squares beyond float64; columns are counted from ``first``."""
         if np.isinf(variance).any():
             i, j = (int(k) for k in np.argwhere(np.isinf(variance))[0])
             raise NumericalError(

@@ -36,7 +36,7 @@ class TorchFeatures(FrozenNetwork):
     The module runs in evaluation mode, whatever its training flag: dropout is off, and batch
     normalisation uses its running statistics. Its parameters, buffers, flags and gradients are not
     modified. Nothing is learned, so a learner after it stays exact. If the weights change, the next
-    rows are refused; writes through ``.data`` or NumPy, which PyTorch does not track, are not
+    rows are rejected; writes through ``.data`` or NumPy, which PyTorch does not track, are not
     detected.
 
     Rows are passed on unchanged, without division of bytes by 255: scale them as in training.
@@ -219,7 +219,7 @@ def _torch() -> Any:
 
 
 def _module(module: object) -> "torch.nn.Module":
-    """Return the module if it has weights; refuse other objects."""
+    """Return the module if it has weights; reject other objects."""
     torch = _torch()
     if not isinstance(module, torch.nn.Module):
         raise TypeMismatchError(

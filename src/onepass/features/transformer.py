@@ -29,7 +29,12 @@ from sklearn.base import BaseEstimator, clone
 from onepass import native, validation
 from onepass.errors import MergeError, ParameterError
 from onepass.types import Array, ArrayLike, Floats
-from onepass.validation.arrays import ColumnPositions, check_same_parameters, column_positions
+from onepass.validation.arrays import (
+    ColumnPositions,
+    check_contains_rows,
+    check_same_parameters,
+    column_positions,
+)
 from onepass.validation.table import Table, TableLike, has_names, is_frame
 
 __all__ = ["Columnwise", "Transformer", "all_or_nothing", "column_parts", "matrix_with_gaps"]
@@ -58,6 +63,9 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
 
     fills: ClassVar[bool] = False
     """Whether the transformer replaces missing values."""
+
+    uses_targets: ClassVar[bool] = False
+    """Whether a Pipeline must pass targets to ``_learn_with_targets``."""
 
     merging: ClassVar[str] = "refused"
     """Whether a learner after it can be merged; if ``exact``, unless ``_merge_conflict``."""
@@ -91,6 +99,17 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         existing columns; None if there are no new columns. There may be more input columns than
         before.
         """
+
+    def _learn_with_targets(
+        self, checked_rows: Any, first_rows: Array | None, y: Array | None
+    ) -> tuple[Floats, Array]:
+        """Learn the rows and their targets, as ``_learn_rows``; row k must not depend on target k.
+
+        Targets are numbers, shape (n,) or (n, c), or labels as text; None in a prediction before
+        learning, or unless ``uses_targets``.
+        """
+        del y
+        return self._learn_rows(checked_rows, first_rows)
 
     @abstractmethod
     def _transform_rows(self, checked_rows: Any) -> Floats:
@@ -150,35 +169,37 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
 
     # -- public methods ----------------------------------------------------------------------------
 
-    def learn(self, X: TableLike) -> Self:
+    def learn(self, X: TableLike, y: ArrayLike | None = None) -> Self:
         """Learn the rows one after the other.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
             n may be zero.
+        y : array-like of shape (n,) or (n, c), optional
+            The targets, for ``Lag``; ignored by other transformers.
 
         Returns
         -------
         self
         """
-        self._public(X, "learn")
+        self._public(X, "learn", y)
         return self
 
-    def learn_transform(self, X: TableLike) -> Floats:
+    def learn_transform(self, X: TableLike, y: ArrayLike | None = None) -> Floats:
         """Learn the rows one after the other; return each row transformed with the state after it.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
-            n may be zero.
+        X, y
+            As in ``learn``.
 
         Returns
         -------
         ndarray of shape (n, n_features_out_)
             Row k is transformed with the state after rows 1 ... k.
         """
-        return self._public(X, "learn_transform")
+        return self._public(X, "learn_transform", y)
 
     def transform(self, X: TableLike) -> Floats:
         """Transform each row as if it were the next one; nothing is learned.
@@ -261,7 +282,8 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
 
     # -- private -------------------------------------------------------------------
 
-    def _public(self, X: TableLike, verb: str) -> Floats:
+    def _public(self, X: TableLike, verb: str, y: ArrayLike | None) -> Floats:
+        del y
         with all_or_nothing(self):
             checked_rows = self._check_rows(X, f"{type(self).__name__}.{verb}", learning=True)
             return self._learn_rows(checked_rows, None)[0]
@@ -323,7 +345,7 @@ class Columnwise(Transformer):
 
     @abstractmethod
     def _start(self, d: int) -> None:
-        """Initialize the learned state; refuse hyperparameters out of range."""
+        """Initialize the learned state; reject hyperparameters out of range."""
 
     @abstractmethod
     def _widen(self, d: int) -> None:
@@ -489,7 +511,7 @@ def matrix_with_gaps(
     Raises
     ------
     ShapeError, ColumnError, TypeMismatchError, NotFiniteError
-        If X is not a matrix of real numbers with these columns; infinity is refused.
+        If X is not a matrix of real numbers with these columns; infinity is rejected.
 
     Examples
     --------
@@ -505,6 +527,7 @@ def matrix_with_gaps(
         order = table.names if names is None else names
         missing = np.column_stack([table[name] != table[name] for name in order])
         return np.where(missing, np.nan, array), columns if named else None
+    check_contains_rows(X, where)
     raw = _floats(X)
     array, _ = validation.matrix(_filled(raw), where, d=d, names=names)
     if isinstance(raw, np.ndarray) and raw.dtype.kind == "f":
@@ -527,7 +550,7 @@ def _floats(X: object) -> Any:
 
 
 def _filled(raw: object) -> Any:
-    """Return numbers with zeros in place of nan, so that only other invalid values are refused."""
+    """Return numbers with zeros in place of nan, so that only other invalid values are rejected."""
     if isinstance(raw, np.ndarray) and raw.dtype.kind == "f":
         known: Array = np.where(np.isnan(raw), raw.dtype.type(0), raw)
         return known

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 __all__ = ["river"]
 
 
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        import_extra(name, extra=name, where=f"op.integrations.{name}")
-        return import_module(f"onepass.integrations.{name}")
-    raise AttributeError(f"module 'onepass.integrations' has no attribute {name!r}")
+if not TYPE_CHECKING:  # otherwise every name would be valid for type checkers
+
+    def __getattr__(name: str) -> Any:
+        if name in __all__:
+            import_extra(name, extra=name, where=f"op.integrations.{name}")
+            return import_module(f"onepass.integrations.{name}")
+        raise AttributeError(f"module 'onepass.integrations' has no attribute {name!r}")

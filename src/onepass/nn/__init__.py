@@ -47,16 +47,18 @@ _PUBLIC = {
 __all__ = ["EKF", "NTKRLS", "OGD", "LoFi", "ORFit", "OneStepSGD", "load"]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "optim":
-        return import_module("onepass.nn.optim")
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'onepass.nn' has no attribute {name!r}")
-    import_extra("torch", extra="torch", where=f"op.nn.{name}")
-    if name == "load":
-        for module in _PUBLIC.values():  # importing a submodule registers its learners
-            import_module(f"onepass.nn.{module}")
-    return getattr(import_module(f"onepass.nn.{_PUBLIC[name]}"), name)
+if not TYPE_CHECKING:  # otherwise every name would be valid for type checkers
+
+    def __getattr__(name: str) -> Any:
+        if name == "optim":
+            return import_module("onepass.nn.optim")
+        if name not in _PUBLIC:
+            raise AttributeError(f"module 'onepass.nn' has no attribute {name!r}")
+        import_extra("torch", extra="torch", where=f"op.nn.{name}")
+        if name == "load":
+            for module in _PUBLIC.values():  # importing a submodule registers its learners
+                import_module(f"onepass.nn.{module}")
+        return getattr(import_module(f"onepass.nn.{_PUBLIC[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -81,7 +81,7 @@ class EKF(RandomWalkFilter):
         With noise 0, number of rows that lie in the span of past rows and contradict them; these
         rows are not learned.
     rows_seen_, rows_refused_ : int
-        Number of rows received, and of rows refused because errors or gradients were not finite.
+        Number of rows received, and of rows rejected because errors or gradients were not finite.
 
     Raises
     ------

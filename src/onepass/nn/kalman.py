@@ -517,9 +517,9 @@ class Filter(Learner):
             self._refused = self._refused + len(e)
 
     def _accepted_rows(self, e: Tensor, J: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the rows that were not refused; on an accelerator, refused rows were set to zero.
+        """Return rows that were not rejected; on an accelerator, rejected rows were set to zero.
 
-        Synchronises with an accelerator: refused rows must not affect the time update or the size
+        Synchronises with an accelerator: rejected rows must not affect the time update or the size
         of the covariance.
         """
         n = len(e)

@@ -119,7 +119,7 @@ class Learner(ABC):
     saves_itself: ClassVar[bool] = True
     """Whether ``op.save`` calls the learner's own ``save``."""
     _refusal: ClassVar[tuple[str, str]] = ("with nan or infinity", "noise > 0")
-    """Description of refused rows, and the remedy, for the warning."""
+    """Description of rejected rows, and the remedy, for the warning."""
     _merge_requirement: ClassVar[tuple[str, str]] = (
         "the memory must be mergeable, which only that of op.nn.ORFit is",
         "Learn all rows with one learner, or use op.nn.ORFit.",
@@ -149,7 +149,7 @@ class Learner(ABC):
         self._outputs: int | None = None
         self._shape: tuple[int, ...] | None = None  # of one learned target
         self._refused: Any = 0
-        self._masked: Any = 0  # rows refused before the current step
+        self._masked: Any = 0  # rows rejected before the current step
         self._space: Tensor | None = None  # reused buffer for the Jacobian
         self._wide: Tensor | None = None  # w in float32, for modules in half precision
         self._full = False  # whether MemoryFullWarning was issued
@@ -590,7 +590,7 @@ class Learner(ABC):
             warnings.warn(f"{self._where}: {message}", MemoryFullWarning, stacklevel=stacklevel)
 
     def _warn(self, before: int | Tensor, where: str) -> None:
-        """Warn of rows refused in this call; the only synchronisation with an accelerator."""
+        """Warn of rows rejected in this call; the only synchronisation with an accelerator."""
         if self._refused is before:
             return
         count = int(self._refused) - int(before)

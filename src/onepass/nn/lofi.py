@@ -229,7 +229,7 @@ class LoFi(RandomWalkFilter):
     posterior_ : Precision
         The precision of the weights for the next row.
     rows_seen_, rows_refused_ : int
-        Number of rows received, and of rows refused because errors or gradients were not finite.
+        Number of rows received, and of rows rejected because errors or gradients were not finite.
 
     Raises
     ------

@@ -26,7 +26,7 @@ fingerprint, to check that both copies had the same initial weights.
 
 [1] J. J. Moré, "The Levenberg-Marquardt algorithm: implementation and theory", 1978.
 
-Learners with different arguments or modules are refused. Since (1) relies on linearisations,
+Learners with different arguments or modules are rejected. Since (1) relies on linearisations,
 validation rows may be passed to evaluate the merged weights, by the root mean squared error over
 rows and outputs or by the mean cross entropy.
 """
@@ -512,7 +512,7 @@ def _distance_warning(reach: float, *, exact: bool) -> str:
     return (
         "the parts should have a joint solution near both, got one that is "
         f"{reach:.1f} times as far from their mean as they are; the merged weights {done}. "
-        "Validate them: merge(other, rows=(x, y)) refuses a merge that is worse than its parts. "
+        "Validate them: merge(other, rows=(x, y)) rejects a merge that is worse than its parts. "
         "Merge earlier, or use a memory with a limit, a wider network, or more noise."
     )
 
@@ -524,7 +524,7 @@ def _change_warning(share: float) -> str | None:
     return (
         "a merge should hardly change predictions of its parts, got a possible change of "
         f"up to {100.0 * share:.0f} % of their size, due to directions that the memories "
-        "discarded. Validate it: merge(other, rows=(x, y)) refuses a merge that is worse than its "
+        "discarded. Validate it: merge(other, rows=(x, y)) rejects a merge that is worse than its "
         "parts. Merge earlier, or use a larger memory, a wider network, or more noise."
     )
 

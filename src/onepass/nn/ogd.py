@@ -94,7 +94,7 @@ class OGD(Learner):
     tasks_ : int
         Number of finished tasks.
     rows_seen_, rows_refused_ : int
-        Number of rows received, and of rows refused because outputs or gradients were not finite
+        Number of rows received, and of rows rejected because outputs or gradients were not finite
         (on an accelerator, of any row of their batch).
 
     Raises

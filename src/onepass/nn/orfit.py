@@ -119,7 +119,7 @@ class ORFit(Learner):
         discarded; as accurate as the module is linear in its weights. :meth:`drift` measures the
         actual change.
     rows_seen_, rows_refused_ : int
-        Number of rows received, and of rows refused because errors, gradients or steps were not
+        Number of rows received, and of rows rejected because errors, gradients or steps were not
         finite.
 
     Raises
@@ -258,7 +258,7 @@ class ORFit(Learner):
         other : ORFit
             With the same arguments except ``block_update``, ``chunk`` and ``memory_device``.
         rows : tuple (x, y), optional
-            Validation rows of both parts; they are not learned. The merge is refused if the merged
+            Validation rows of both parts; they are not learned. The merge is rejected if the merged
             error on them is larger than that of the better part.
 
         Returns

@@ -2,7 +2,7 @@
 
 :func:`durable` stores a learner in a file, without a server; :func:`examine` verifies such a file.
 :class:`Client` and :class:`AsyncClient` send requests to a server, and raise :class:`ServiceError`
-if the server refuses a request.
+if the server rejects a request.
 """
 
 import onepass.features  # noqa: F401  registers classes that stored models may contain

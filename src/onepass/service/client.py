@@ -223,7 +223,7 @@ class _Connection:
     async def _send(
         self, method: str, path: str, *, repeatable: bool = True, **content: Any
     ) -> "httpx.Response":
-        """Send a request until it succeeds, is refused, or the retry timeout is over.
+        """Send a request until it succeeds, is rejected, or the retry timeout is over.
 
         A request that is not ``repeatable`` is retried only if the service did not process it.
         """
@@ -368,7 +368,7 @@ class AsyncClient(_Connection):
         Raises
         ------
         ServiceError
-            If the service refuses the request, or does not respond in time.
+            If the service rejects the request, or does not respond in time.
         """
         block = read_rows(X, None, where=f"{type(self).__name__}.predict")
         return _decode_tensors(await self._send_rows(name, "infer", block))["y"]
@@ -403,7 +403,7 @@ class AsyncClient(_Connection):
         ParameterError
             If the key cannot be sent in a header.
         ServiceError
-            If the service refuses the request or does not respond in time. Without a response it is
+            If the service rejects the request or does not respond in time. Without a response it is
             unknown whether the rows were learned: repeat the call with the same ``key``.
         """
         where = f"{type(self).__name__}.learn"
@@ -433,7 +433,7 @@ class AsyncClient(_Connection):
         Raises
         ------
         ServiceError
-            If the service refuses the request, or does not respond in time.
+            If the service rejects the request, or does not respond in time.
         """
         block = read_rows(X, None, where=f"{type(self).__name__}.predict_pending")
         response = await self._send_rows(
@@ -469,7 +469,7 @@ class AsyncClient(_Connection):
         Raises
         ------
         ServiceError
-            If the service refuses the request, or does not respond in time.
+            If the service rejects the request, or does not respond in time.
         """
         rows = Table({"id": np.array(list(ids), dtype=object)}, len(ids))
         block = read_rows(rows, y, sample_weight, time, where=f"{type(self).__name__}.learn_labels")
@@ -517,7 +517,7 @@ class AsyncClient(_Connection):
         TypeMismatchError, CheckpointError
             If ``model`` cannot be saved as a learner.
         ServiceError
-            If the service refuses the request, or does not respond in time.
+            If the service rejects the request, or does not respond in time.
         """
         where = f"{type(self).__name__}.create"
         if isinstance(model, str):
@@ -545,7 +545,7 @@ class AsyncClient(_Connection):
         Raises
         ------
         ServiceError
-            If the service refuses the request, or does not respond in time.
+            If the service rejects the request, or does not respond in time.
         """
         await self._send("DELETE", _path(name), repeatable=False)
 
@@ -565,7 +565,7 @@ class AsyncClient(_Connection):
         Raises
         ------
         ServiceError
-            If the service refuses the request, or does not respond in time.
+            If the service rejects the request, or does not respond in time.
         """
         return int(_json(await self._send("POST", _path(name, "snapshot")))["version"])
 
@@ -587,7 +587,7 @@ class AsyncClient(_Connection):
         Raises
         ------
         ServiceError
-            If the service refuses the request, or does not respond in time.
+            If the service rejects the request, or does not respond in time.
         """
         path = _path(name, "rollback")
         response = await self._send("POST", path, json={"to": to}, repeatable=False)
@@ -615,7 +615,7 @@ class AsyncClient(_Connection):
         TypeMismatchError
             If ``rows`` cannot be iterated over.
         ServiceError
-            If the service refuses a request, or does not respond in time. The rows of earlier
+            If the service rejects a request, or does not respond in time. The rows of earlier
             requests are learned.
         """
         where = f"{type(self).__name__}.learn_each"
@@ -728,7 +728,7 @@ class Client(_Connection):
         TypeMismatchError
             If ``rows`` cannot be iterated over.
         ServiceError
-            If the service refuses a request, or does not respond in time. The rows of earlier
+            If the service rejects a request, or does not respond in time. The rows of earlier
             requests are learned.
         """
         where = f"{type(self).__name__}.learn_each"

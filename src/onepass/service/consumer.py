@@ -1,9 +1,9 @@
 """Consumers of sources: a thread that learns the rows of a source, and sources by address.
 
 Rows and the position after them are committed in one transaction, so each row is learned exactly
-once, even if this process or the source is killed. Refused rows are counted, and skipped when the
+once, even if this process or the source is killed. Rejected rows are counted, and skipped when the
 next position is committed. No position is committed before the first row of a source is learned: if
-all rows are refused, the address is probably wrong.
+all rows are rejected, the address is probably wrong.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class SourceConsumer:
     source : Source
         Source to read; ``close`` closes it.
     gauges : Gauges
-        Metrics that count refused rows.
+        Metrics that count rejected rows.
     log : callable, optional
         Called with "the source is read" or "the source cannot be read" when this state changes, and
         with the keyword argument ``source`` and, after an error, ``why``.
@@ -112,7 +112,7 @@ class SourceConsumer:
         self._reported = error
 
     def _learn(self, batch: SourceBatch) -> None:
-        """Learn a batch, except for its refused rows."""
+        """Learn a batch, except for its rejected rows."""
         passed, refused = 0, list(batch.refused)  # passed: rows before the committed position
         waiting = [(0, len(batch))] if len(batch) else []
         try:
@@ -123,14 +123,14 @@ class SourceConsumer:
                     passed = end
                 elif end - first == 1:
                     refused.append((first, f"{batch.part}: entry {batch.positions[first]}: {why}"))
-                else:  # bisect, to find the refused rows
+                else:  # bisect, to find the rejected rows
                     middle = (first + end) // 2
                     waiting += [(middle, end), (first, middle)]
             if refused and not passed and batch.part not in self._durable.positions:
                 raise SourceError(
                     f"{batch.part}: at least one of the first {len(refused):,} entries must be a "
-                    f"row that can be learned, but all are refused: {refused[0][1]} Correct the "
-                    "address, or send a valid row; then the refused rows are skipped."
+                    f"row that can be learned, but all are rejected: {refused[0][1]} Correct the "
+                    "address, or send a valid row; then the rejected rows are skipped."
                 )
             if not passed or batch.positions[passed - 1] != batch.position:
                 self._durable.commit_position(batch.part, batch.position)
@@ -141,7 +141,7 @@ class SourceConsumer:
         self.lag = batch.lag
 
     def _refusal(self, rows: dict[str, Any]) -> str | None:
-        """Learn rows with their position; return why the learner refuses them, or None."""
+        """Learn rows with their position; return why the learner rejects them, or None."""
         if self._labels:
             rows["y"] = _labels(rows["y"])
         try:

@@ -2,7 +2,7 @@
 
 A pending row stays in the journal until it is labelled or expires. Its id is the idempotency key of
 its label, so the row is learned once: the same label sent again returns the first result, and a
-different label is refused.
+different label is rejected.
 """
 
 import re

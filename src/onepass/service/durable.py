@@ -80,7 +80,7 @@ class Durable:
     All methods are thread-safe. Methods that learn return when their rows are on the disk; rows
     that several threads send at the same time are committed together. Predictions do not wait for
     rows to be learned: they use all acknowledged rows, and never a part of a block. An interrupt,
-    such as Ctrl-C, ends only the waiting: the rows are still committed or refused, and a request
+    such as Ctrl-C, ends only the waiting: the rows are still committed or rejected, and a request
     with the same key returns the result.
 
     Attributes
@@ -145,7 +145,7 @@ class Durable:
             If the key was used with other rows.
         StoreError
             If the disk is full; then nothing is learned. If the disk fails; then it is unknown
-            whether the rows were written, and the learner refuses rows until the file is reopened.
+            whether the rows were written, and the learner rejects rows until the file is reopened.
             If a callback or watcher calls the method, which would wait for itself.
         """
         self._writer.check_caller()
@@ -249,11 +249,11 @@ class Durable:
         return request
 
     def commit_pending(self) -> None:
-        """Wait until all enqueued requests are committed or refused."""
+        """Wait until all enqueued requests are committed or rejected."""
         self._writer.call(self._writer.maintain)
 
     def commit_position(self, source: str, position: str) -> None:
-        """Commit a source's position without rows, to skip rows that were refused.
+        """Commit a source's position without rows, to skip rows that were rejected.
 
         Parameters
         ----------
@@ -373,8 +373,25 @@ class Durable:
 
     # -- predictions ----------------------------------------------------------------------------
 
-    def predict(self, X: TableLike) -> Array:
-        """Predict rows with the state after the last acknowledged block."""
+    def predict(self, X: TableLike, *, return_std: bool = False) -> Any:
+        """Predict rows with the state after the last acknowledged block.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), frame, or sequence of dicts
+        return_std : bool, default=False
+            Whether to also return the standard deviation of a new target, as
+            ``RLSRegressor.predict``. The learner is then copied, in time proportional to its state.
+
+        Returns
+        -------
+        predictions : ndarray of shape (n,) or (n, c)
+        std : ndarray of the same shape
+            Only with ``return_std``.
+        """
+        if return_std:
+            learner: Any = self.model()
+            return learner.predict(X, return_std=True)
         return predict_rows(self.frozen_copy, X)
 
     def predict_proba(self, X: TableLike) -> Array:
@@ -597,11 +614,11 @@ def durable(
         How long idempotency keys are stored, in seconds.
     max_features : int, optional
         Max features, classes and targets of the learner, including the features that a Pipeline
-        computes. Rows that would exceed the limit are refused, as are blocks of more than
+        computes. Rows that would exceed the limit are rejected, as are blocks of more than
         16,777,216 numbers and labels of more than 256 characters. Least-squares learners require
         memory quadratic in the number of features. Unlimited by default.
     max_pending : int, default 1,048,576
-        Max rows that wait for their labels; ``predict_pending`` refuses further rows. Rows expire
+        Max rows that wait for their labels; ``predict_pending`` rejects further rows. Rows expire
         after at most 30 days.
     replacements : mapping of str to object, optional
         Functions and networks that a file cannot store, as for ``op.load``.

@@ -17,7 +17,7 @@ Guarantees
   the log and the positions up to its block; keys and pending rows have separate digests. Records
   are verified when they are read: a changed, missing or torn record raises ``CorruptStoreError``.
 - If a write fails for another reason than lack of space, its outcome is unknown: the journal is
-  ``broken`` and refuses further writes, as retrying a failed commit may lose rows.
+  ``broken`` and rejects further writes, as retrying a failed commit may lose rows.
 - The file is created atomically, with its first snapshot.
 
 The file is open in one process, through one connection: WAL, ``synchronous=FULL``,
@@ -166,15 +166,15 @@ _ADVICE = {
     "opened": "Check the permissions of the file and of its folder.",
     "created": "Check the permissions of its folder, and the free space on the disk.",
     "read": "Check the disk.",
-    "written": "It is unknown whether the last rows were written; further writes are refused. "
+    "written": "It is unknown whether the last rows were written; further writes are rejected. "
     "Check the disk, open the file again, and repeat the requests with the same keys.",
 }
 _MOVED = (
-    "must stay at its path, but it was moved, removed or replaced. Further writes are refused: put "
-    "the file back, with its -wal file if there is one, and open it again."
+    "must stay at its path, but it was moved, removed or replaced. Further writes are rejected: "
+    "put the file back, with its -wal file if there is one, and open it again."
 )
 _LOG_MOVED = (
-    "must stay at its path, but it was moved or removed. Further writes are refused: stop this "
+    "must stay at its path, but it was moved or removed. Further writes are rejected: stop this "
     "process with SIGTERM or close the learner, either of which saves all learned rows, and open "
     "the file again."
 )
@@ -223,7 +223,7 @@ class Journal:
     digest : bytes
         Digest of all blocks so far.
     broken : StoreError or None
-        Error after which writes are refused.
+        Error after which writes are rejected.
     full : StoreError or None
         Error of the last write if the disk was full.
     format : int

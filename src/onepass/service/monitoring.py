@@ -251,7 +251,7 @@ class Gauges:
         self._learn.observe(seconds)
 
     def refuse(self, rows: int, why: str) -> None:
-        """Count refused rows, and store the reason."""
+        """Count rejected rows, and store the reason."""
         with self._lock:
             self.rows_refused += rows
             self.refused.append({"at": time.time(), "rows": rows, "why": why[:1000]})

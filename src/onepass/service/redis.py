@@ -21,7 +21,7 @@ a column contains numbers or text. The address defines the roles of the fields::
 
 A position is the id of an entry, and the number of entries of the stream up to this entry. The
 number reveals entries that were removed (``XTRIM``, ``MAXLEN``, ``DEL``) before they were read;
-these are counted as refused, with a message. The user of Redis must have the permissions
+these are counted as rejected, with a message. The user of Redis must have the permissions
 ``+xinfo|stream +xrange +xread +multi +exec``.
 
 Redis 7 or later is required. Entries are durable if Redis runs with ``appendonly yes`` and
@@ -203,7 +203,7 @@ def build_batch(
         times.append(time)
         positions.append(position)
     X: Table | list[dict[str, Any]] = rows
-    with suppress(OnepassError):  # a column with numbers and text: some rows will be refused
+    with suppress(OnepassError):  # a column with numbers and text: some rows will be rejected
         X = Table.from_rows(rows)
     return SourceBatch(
         address.name, position, positions, X, _array(targets),

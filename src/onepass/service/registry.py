@@ -4,7 +4,6 @@ Predictions use the last acknowledged copy of a learner, without waiting. Rows t
 for the learner's writer; if too many rows are queued, requests fail with 429 and Retry-After.
 """
 
-import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from onepass.errors import (
 )
 from onepass.evaluate.drift import check_suited
 from onepass.integrations.detectors import detectors
+from onepass.logs import LOG
 from onepass.service.consumer import SourceConsumer
 from onepass.service.durable import Durable, durable
 from onepass.service.lock import unlocked
@@ -144,7 +144,7 @@ class ModelServer:
         rows : mapping
             ``X``, ``y``, and optionally ``sample_weight`` and ``time``, as for ``Durable.learn``.
         done : callable
-            Function that the writer's thread calls when the rows are on the disk or refused.
+            Function that the writer's thread calls when the rows are on the disk or rejected.
         **named
             ``key``, ``former``, ``source`` and ``position``, as for ``Durable.request``.
 
@@ -280,12 +280,12 @@ class ModelServer:
             self._metrics_file.write(self.gauges)
 
     def _count_refused(self, count: int, error: BaseException) -> None:
-        """Count refused rows, except after a StoreError, which ``error`` reports."""
+        """Count rejected rows, except after a StoreError, which ``error`` reports."""
         if not isinstance(error, StoreError):
             self.gauges.refuse(count, str(error))
 
 
-_LOG = logging.getLogger("onepass.service")
+_LOG = LOG.getChild("service")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _SUFFIX = ".db"
 _RETIRED = ".retired"

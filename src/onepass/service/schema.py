@@ -1,7 +1,7 @@
 """Schema of a journal: its tables, and upgrades from former formats.
 
 The format is SQLite's ``user_version``, and ``application_id`` marks the file as one of onepass. A
-newer format is refused; an older one is upgraded in one transaction, so a crash or a full disk
+newer format is rejected; an older one is upgraded in one transaction, so a crash or a full disk
 leaves the old format or the new one.
 
 ====== =============================================================================================

@@ -13,8 +13,8 @@ Invariants
   the same learner, bit for bit.
 - Predictions use a frozen copy that is created after each group and shares the learned arrays:
   they do not wait for rows to be learned, and never use a part of a block.
-- Callers only wait. An interrupt ends the waiting, but the request is still committed or refused; a
-  request with the same idempotency key returns the result.
+- Callers only wait. An interrupt ends the waiting, but the request is still committed or rejected;
+  a request with the same idempotency key returns the result.
 - A forked process neither writes nor closes the file.
 """
 
@@ -314,7 +314,7 @@ class Writer:
         return group
 
     def _refuse_queued(self) -> None:
-        """Refuse requests and calls that were queued after the writer was closed."""
+        """Reject requests and calls that were queued after the writer was closed."""
         error = StoreError(f"{self.where}: {self.journal.path} {self.closed}")
         next_item, self._next_item = self._next_item, None
         items: list[Request | _Call] = [] if next_item is None else [next_item]
@@ -407,7 +407,7 @@ class Writer:
         except Exception as error:
             raise StoreError(
                 f"{self.where}: the learner must accept block {entry.sequence:,} of "
-                f"{self.journal.path} again, but refuses it: {error} Use the version of onepass "
+                f"{self.journal.path} again, but rejects it: {error} Use the version of onepass "
                 "that wrote the file."
             ) from error
 
@@ -516,7 +516,7 @@ class Writer:
         )
 
     def _store_pending(self, batch: _Batch, request: Request) -> None:
-        """Store rows until their labels arrive, or refuse them if too many would wait."""
+        """Store rows until their labels arrive, or reject them if too many would wait."""
         max_pending, count = self.policy.max_pending, len(request.ids)
         pending_rows = batch.group.pending_rows
         if self.pending + len(pending_rows) + count > max_pending:  # recount, without expired rows
@@ -536,7 +536,7 @@ class Writer:
         request.learn_result = LearnResult(self.journal.sequence, np.empty(0))
 
     def _learn(self, batch: _Batch, run: list[Request]) -> None:
-        """Learn a run of requests as one block, or one by one if the learner refuses the block."""
+        """Learn a run of requests as one block, or one by one if the learner rejects the block."""
         group, single = batch.group, len(run) == 1
         try:
             block = run[0].block if single else joined([request.block for request in run])

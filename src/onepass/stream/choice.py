@@ -33,7 +33,7 @@ _BAD_ROWS = ("error", "skip")
 class Split:
     """A chunk split into features, targets and times, with a mask of the rows to use.
 
-    ``gaps`` is the number of rows that have a target but are skipped because a feature is missing.
+    ``gaps`` are the indices of rows with a target that are skipped because a feature is missing.
     ``bad`` maps the index of a skipped invalid row to its error.
     """
 
@@ -41,7 +41,7 @@ class Split:
     y: Array | None
     time: Array | None
     used: Array
-    gaps: int = 0
+    gaps: Sequence[int] = ()
     bad: dict[int, str] = field(default_factory=dict)
 
     def after(self, n: int) -> "Split":
@@ -49,7 +49,8 @@ class Split:
         y = None if self.y is None else self.y[n:]
         time = None if self.time is None else self.time[n:]
         bad = {i - n: why for i, why in self.bad.items() if i >= n}
-        return Split(self.X[n:], y, time, self.used[n:], self.gaps, bad) if n else self
+        gaps = [i - n for i in self.gaps if i >= n]
+        return Split(self.X[n:], y, time, self.used[n:], gaps, bad) if n else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,9 @@ class ColumnSelection:
         if self.missing != "skip":
             return Split(features, y, time, used, bad=dict(chunk.bad))
         gaps = used & _gaps(features)
-        return Split(features, y, time, used & ~gaps, int(gaps.sum()), dict(chunk.bad))
+        return Split(
+            features, y, time, used & ~gaps, np.flatnonzero(gaps).tolist(), dict(chunk.bad)
+        )
 
     def check(self, split: Split, first: int, located: Callable[[int], str]) -> None:
         """Raise for infinite values, or skip such rows; raise for missing features if required.

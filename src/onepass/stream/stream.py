@@ -162,7 +162,7 @@ class Rebatcher:
         used = np.flatnonzero(split.used)
         start, self.seen = self.seen, self.seen + len(split.used)
         self.used += len(used)
-        self.gaps += split.gaps
+        self.gaps += len(split.gaps)
         at = 0
         while at < len(used):
             taken = used[at : at + self._block - self._buffered]
@@ -426,7 +426,7 @@ _AHEAD = 2  # blocks read ahead
 _MAX_SHOWN = 3  # bad rows named in the final warning
 _REMEDY = re.compile(r"\. (?=Fix|Exclude|Convert)")  # start of the remedy in the error of a row
 _MIN_ROWS_AHEAD = 1024  # minimum number of rows to read ahead
-_Block = tuple[Rows, float | None, int]
+_Block = tuple[Rows, float | None, tuple[int, int]]
 
 
 class Stream:
@@ -484,6 +484,8 @@ class Stream:
     bad_rows : int
         Number of rows that the last iteration skipped because of ``bad_rows="skip"``. At its end a
         warning contains their number and the first errors.
+    incomplete_rows : int
+        Number of rows with a target that the last iteration skipped because of ``missing="skip"``.
 
     Raises
     ------
@@ -513,7 +515,7 @@ class Stream:
         requested = None if block is None else whole(block, "block", "op.stream", low=1)
         self.start = self.rows_read = whole(start, "start", "op.stream", low=0)
         self.fraction: float | None = None
-        self.bad_rows = 0
+        self.bad_rows = self.incomplete_rows = 0
         self._bad: list[str] = []  # errors of the first bad rows
         self._source = source
         self._selection = selection
@@ -718,7 +720,7 @@ class Stream:
         return targets
 
     def _blocks(self, chunks: Iterator[Chunk]) -> Generator[_Block]:
-        """Yield each block with the fraction read and the number of bad rows so far."""
+        """Yield each block with the fraction read, and the bad and incomplete rows so far."""
         rebatcher, seen, bad = Rebatcher(self.block, self.start, self._source.located), 0, 0
         given = self.start
         for chunk in chunks:
@@ -729,17 +731,20 @@ class Stream:
                 self._selection.check(split, first + over, self._source.located)
                 places = sorted(split.bad)
                 self._bad += [split.bad[i] for i in places][: _MAX_SHOWN - len(self._bad)]
+                gaps = rebatcher.gaps
                 for rows in rebatcher.add(split):
                     given += len(rows) + rows.skipped
-                    yield rows, chunk.fraction, bad + bisect_left(places, given - first - over)
+                    upto = given - first - over
+                    counts = bad + bisect_left(places, upto), gaps + bisect_left(split.gaps, upto)
+                    yield rows, chunk.fraction, counts
                 bad += len(places)
         self._check(rebatcher, seen, bad)
         for rows in rebatcher.rest():
-            yield rows, 1.0, bad
+            yield rows, 1.0, (bad, rebatcher.gaps)
 
     def _iterate(self, blocks: Generator[_Block]) -> Iterator[Rows]:
         self.rows_read, self.fraction = self.start, None
-        self.bad_rows, self._bad = 0, []
+        self.bad_rows, self.incomplete_rows, self._bad = 0, 0, []
         try:
             for block in islice(blocks, 1):
                 yield self._count_block(*block)
@@ -760,10 +765,10 @@ class Stream:
                     stacklevel=3,
                 )
 
-    def _count_block(self, rows: Rows, fraction: float | None, bad: int) -> Rows:
+    def _count_block(self, rows: Rows, fraction: float | None, counts: tuple[int, int]) -> Rows:
         """Count the rows of a block and return it."""
         self.rows_read += len(rows) + rows.skipped
-        self.fraction, self.bad_rows = fraction, bad
+        self.fraction, (self.bad_rows, self.incomplete_rows) = fraction, counts
         return rows
 
     def _check(self, rebatcher: Rebatcher, seen: int, bad: int) -> None:

@@ -9,7 +9,7 @@ other values.
 import csv
 import gzip
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -28,7 +28,12 @@ _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _MAX_INTEGER = 2.0**53  # above it, float64 does not represent all integers
 
 
-def write(blocks: Iterable[Mapping[str, Array]], target: str | os.PathLike[str] | IO[str]) -> int:
+def write(
+    blocks: Iterable[Mapping[str, Array]],
+    target: str | os.PathLike[str] | IO[str],
+    *,
+    on_progress: Callable[[int], object] | None = None,
+) -> int:
     r"""Write blocks of named columns to a file, one block at a time.
 
     Parameters
@@ -39,6 +44,8 @@ def write(blocks: Iterable[Mapping[str, Array]], target: str | os.PathLike[str] 
     target : path or file object
         A path that ends in .csv, .tsv, .csv.gz, .tsv.gz or .parquet, or a text file object for CSV.
         The folder must exist. An existing file is replaced atomically at the end.
+    on_progress : callable, optional
+        Called after each block with the number of rows written.
 
     Returns
     -------
@@ -63,6 +70,8 @@ def write(blocks: Iterable[Mapping[str, Array]], target: str | os.PathLike[str] 
     >>> rows
     2
     """
+    if on_progress is not None:
+        blocks = _counted(blocks, on_progress)
     if not isinstance(target, (str, os.PathLike)):
         return _write_text(blocks, target, ",")
     path = Path(target)
@@ -73,6 +82,17 @@ def write(blocks: Iterable[Mapping[str, Array]], target: str | os.PathLike[str] 
         opened: Any = gzip.open if packed else open
         with opened(temporary, "wt", encoding="utf-8", newline="") as file:
             return _write_text(blocks, file, _DELIMITERS[suffix])
+
+
+def _counted(
+    blocks: Iterable[Mapping[str, Array]], on_progress: Callable[[int], object]
+) -> Iterator[Mapping[str, Array]]:
+    """Yield the blocks; after each was written, report the number of rows."""
+    rows = 0
+    for block in blocks:
+        yield block
+        rows += len(next(iter(block.values()), ()))
+        on_progress(rows)
 
 
 def written_as(path: Path, where: str) -> tuple[str, bool]:

@@ -12,8 +12,9 @@ Merging two learners requires matching their columns: :func:`column_positions`.
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from os import PathLike
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
@@ -52,6 +53,7 @@ from onepass.validation.table import (
 
 __all__ = [
     "ColumnPositions",
+    "check_contains_rows",
     "check_feature_limit",
     "check_labels",
     "check_same_parameters",
@@ -67,7 +69,6 @@ __all__ = [
     "is_small_table",
     "labels",
     "matrix",
-    "refuse_non_rows",
     "refuse_nonfinite",
     "row_vector",
     "targets",
@@ -318,12 +319,13 @@ def weights(sample_weight: ArrayLike | None, n: int, where: str) -> Floats | Non
     return array.astype(np.float64, copy=False)
 
 
-def refuse_non_rows(values: object, where: str, what: str) -> None:
-    """Raise if values are a sparse matrix or a single dict.
+def check_contains_rows(values: object, where: str, what: str = "X") -> None:
+    """Raise if values are of a usual kind that does not contain rows.
 
     Raises
     ------
     TypeMismatchError
+        The message names the remedy for this kind.
     """
     if hasattr(values, "toarray") and hasattr(values, "nnz"):
         raise TypeMismatchError(
@@ -335,11 +337,32 @@ def refuse_non_rows(values: object, where: str, what: str) -> None:
             f"{where}: `{what}` must contain rows, got one dict. Pass a list of dicts, one per "
             "row, or call predict_one or learn_one of a learner for a single row."
         )
+    if what != "X" or isinstance(values, np.ndarray):
+        return
+    dicts = isinstance(values, (list, tuple)) and bool(values) and isinstance(values[0], Mapping)
+    got = "None" if values is None else "a list of dicts" if dicts else f"a {type(values).__name__}"
+    for matches, remedy in (
+        (values is None, "Pass an array of shape (n, d), a data frame or a Table."),
+        (dicts, "Put op.features.Encode() in front with op.Pipeline, or pass pandas.DataFrame(X)."),
+        (
+            isinstance(values, (str, bytes, PathLike)),
+            "Read files by op.stream.read(path, target=...).",
+        ),
+        (isinstance(values, Iterator), "Pass list(X), or call partial_fit for each block of rows."),
+        (
+            type(values).__name__ == "LazyFrame",
+            "Pass X.collect(), or write it by X.sink_parquet(file) for op.stream.read(file).",
+        ),
+    ):
+        if matches:
+            raise TypeMismatchError(
+                f"{where}: `X` must contain rows of numbers, got {got}. {remedy}"
+            )
 
 
 def _numbers(values: Any, where: str, what: str) -> Floats:
     """Convert to an aligned array of float32 or float64."""
-    refuse_non_rows(values, where, what)
+    check_contains_rows(values, where, what)
     shared = plain_array(values)
     try:
         array = np.asarray(values if shared is None else shared)

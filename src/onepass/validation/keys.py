@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from onepass.errors import ColumnError, ShapeError, TypeMismatchError, join_names
 from onepass.types import Array
-from onepass.validation.arrays import refuse_non_rows
+from onepass.validation.arrays import check_contains_rows
 from onepass.validation.table import (
     Table,
     is_frame,
@@ -110,11 +110,12 @@ def split_keys(X: Any, by: str | int, where: str) -> tuple[Keys, Any, list[str] 
                 _check_named(by, names, where)
             rest = [{name: value for name, value in row.items() if name != by} for row in X]
             return _coded([row.get(by) for row in X], by, where), rest, names
+        check_contains_rows(X, where)
         raise ColumnError(
             f"{where}: `by` must be the index of a column if rows have no column names, got "
             f"{by!r}. Pass a data frame or dicts, or an index such as by=0."
         )
-    refuse_non_rows(X, where, "X")
+    check_contains_rows(X, where)
     array = narwhals_frame(X).to_numpy() if is_frame(X) else X
     array = _unmasked(array if isinstance(array, np.ndarray) else np.array(array, dtype=object))
     if array.ndim != 2 or not -array.shape[1] <= by < array.shape[1]:

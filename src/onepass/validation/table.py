@@ -11,7 +11,7 @@ text     object (of str)    None
 date     datetime64[us]     NaT; datetime64[ns] if dates are finer than a microsecond
 ======== ================== ====================
 
-Times of day and durations are converted to seconds.
+Times of day and durations are converted to seconds, and periods of pandas to their start.
 
 :meth:`Table.from_frame` converts a data frame of any library that narwhals supports (pandas,
 polars, pyarrow, …), :meth:`Table.from_rows` a sequence of dicts.
@@ -283,6 +283,8 @@ def _from_objects(values: list[object], name: str) -> Array:
         return _numbers(values, name)
     if kinds <= _PLAIN_TEXT:
         return check_encodable(_array(values), "Table", name)
+    if any(kind.__name__ == "Period" for kind in kinds):  # of pandas
+        values = [getattr(v, "start_time", v) for v in values]
     present = [v for v in values if not is_missing_value(v)]
     if all(isinstance(v, _NUMBERS) for v in present):
         return _numbers([None if is_missing_value(v) else v for v in values], name)
@@ -299,7 +301,8 @@ def _from_objects(values: list[object], name: str) -> Array:
     kinds = {type(v) for v in present}
     raise TypeMismatchError(
         f"Table: column {name!r} must contain one kind of value (numbers, text or dates), "
-        f"got {', '.join(sorted(kind.__name__ for kind in kinds))}. Convert or drop it."
+        f"got {', '.join(sorted(kind.__name__ for kind in kinds))}. Convert it, such as a list to "
+        "several columns of numbers and other objects to text by str, or drop it."
     )
 
 

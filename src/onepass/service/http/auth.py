@@ -1,8 +1,8 @@
 """Authorisation by bearer tokens.
 
 A token has roles: learn includes predict, and admin includes both. Without tokens, every local
-process may do everything. Web pages of other origins may not: cross-origin requests are refused, as
-are requests whose header Host is not this machine (DNS rebinding).
+process may do everything. Web pages of other origins may not: cross-origin requests are rejected,
+as are requests whose header Host is not this machine (DNS rebinding).
 """
 
 import hashlib
@@ -108,7 +108,7 @@ class Tokens:
     def check(
         self, fields: Mapping[bytes, bytes], role: str | None, what: str = "this request"
     ) -> None:
-        """Refuse a request without the role; if there are no tokens, refuse other origins.
+        """Reject a request without the role; if there are no tokens, reject other origins.
 
         Parameters
         ----------
@@ -149,7 +149,7 @@ class Tokens:
 
 
 def check_safe(host: str, tokens: Tokens, where: str) -> None:
-    """Refuse to listen without tokens on an address that other machines can reach.
+    """Require tokens to listen on an address that other machines can reach.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Refuse headers that are too long; start the timeout of an incomplete request."""
+        """Reject headers that are too long; start the timeout of an incomplete request."""
         self._size += len(data)
         super().data_received(data)
         if self._size > _HEAD:
@@ -65,7 +65,7 @@ class Connection(HttpToolsProtocol):
             self._stop_waiting()
 
     def on_headers_complete(self) -> None:
-        """Refuse an upgrade with a body, which httptools would parse as the next request."""
+        """Reject an upgrade with a body, which httptools would parse as the next request."""
         self._size = 0
         if self.parser.should_upgrade() and not _BODY.isdisjoint(dict(self.headers)):
             raise ParameterError("a body after an upgrade")
@@ -78,7 +78,7 @@ class Connection(HttpToolsProtocol):
         super().on_body(body)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse an invalid request."""
+        """Reject an invalid request."""
         del msg
         self._size += 1
         self._refuse(

@@ -6,9 +6,11 @@ import traceback
 from datetime import UTC, datetime
 from typing import Any
 
+from onepass import logs
+
 __all__ = ["LOG", "log", "set_up"]
 
-LOG = logging.getLogger("onepass.service")
+LOG = logs.LOG.getChild("service")
 
 
 class _JSONLines(logging.Formatter):

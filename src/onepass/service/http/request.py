@@ -121,7 +121,7 @@ def _fields(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def _check_length(nbytes: int, limit: int) -> None:
-    """Refuse a body that is too long."""
+    """Reject a body that is too long."""
     if nbytes > limit:
         raise PayloadTooLargeError(
             f"the body must have at most {limit:,} bytes before and after decompression, got more. "

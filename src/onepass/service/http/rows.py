@@ -256,7 +256,7 @@ def _awaits_labels(parameters: Mapping[str, object] | None, *, allowed: bool) ->
 
     The parameter is ``await_label``, formerly ``ask``. Unknown parameters are ignored, as they may
     concern other servers of the protocol. ``await_label``, ``ask`` and ``seconds`` in the wrong
-    place are refused, as the rows would not be stored.
+    place are rejected, as the rows would not be stored.
     """
     if not parameters:
         return False

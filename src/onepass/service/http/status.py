@@ -231,7 +231,7 @@ _FAMILIES: tuple[tuple[Any, str, str, tuple[str, ...], Callable[[ModelServer], _
      lambda s: {(): s.durable.version}),
     (CounterMetricFamily, "rows_predicted", "Rows predicted.", (),
      lambda s: {(): s.gauges.predicted_rows}),
-    (CounterMetricFamily, "rows_refused", "Rows refused.", (),
+    (CounterMetricFamily, "rows_refused", "Rows rejected.", (),
      lambda s: {(): s.gauges.rows_refused}),
     (GaugeMetricFamily, "prequential_error",
      "Prequential error: each row is predicted before it is learned.",

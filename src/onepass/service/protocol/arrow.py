@@ -2,7 +2,7 @@
 
 A column contains numbers, truth values, text, dates, or a dictionary of these. A column of
 fixed-size lists of numbers is a matrix of rows without names, if there are no other columns than y,
-sample_weight and time. Other nested columns are refused.
+sample_weight and time. Other nested columns are rejected.
 
 pyarrow reads the streams, and this module checks what it does not: it allocates the size that a
 compressed buffer declares; it verifies offsets within buffers only in ``validate``; and indices of

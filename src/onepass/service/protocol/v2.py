@@ -189,7 +189,7 @@ class InferRequest(msgspec.Struct):
 
 
 class _InferRequest(InferRequest):
-    """InferRequest that refuses parameters in the wrong place, which would be ignored."""
+    """InferRequest that rejects parameters in the wrong place, which would be ignored."""
 
     ask: None = None
     await_label: None = None

@@ -1,0 +1,185 @@
+"""Lagged targets as further features.
+
+Row t gets the target of row t − r for each r in ``rows``. The target of a row is stored after the
+row was transformed, so no row is predicted from its own target. In ``transform``, the lags of every
+row are counted from the last target learned.
+
+With a delay of D rows, the last target known when row t arrives is that of row t − D, so r >= D. A
+row is learned just before row t + D; between the two, D − 1 further targets were learned:
+
+    learned     the r-th last target
+    predicted   the (r − D + 1)-th last target                                          (1)
+
+Both are the target of row t − r, so a row is learned with the features that predicted it.
+
+An inner :class:`onepass.features.Encode` encodes the lags: numbers unchanged, and labels one-hot. A
+lag has no column until it is first known; in earlier rows it is 0.
+
+Cost: O(columns) time per row; memory of the last max(rows) targets.
+"""
+
+import copy
+from collections.abc import Sequence
+
+import numpy as np
+
+from onepass import validation
+from onepass.errors import ParameterError
+from onepass.features.encode import Encode
+from onepass.features.transformer import Columnwise, Transformer, all_or_nothing, matrix_with_gaps
+from onepass.types import Array, ArrayLike, Floats
+from onepass.validation.table import Table, TableLike
+
+__all__ = ["Lag", "checked_targets"]
+
+
+def checked_targets(y: ArrayLike | None, n: int, where: str, *, labels: bool) -> Array:
+    """Validate targets for ``Lag``: numbers, or labels, which are returned as text."""
+    if not labels:
+        return validation.targets(y, n, where)
+    text = np.empty(n, dtype=object)
+    text[:] = list(map(str, validation.labels(y, n, where).tolist()))
+    return text
+
+
+class Lag(Columnwise):
+    """Append the targets of earlier rows as features.
+
+    In a Pipeline, targets are passed to this step; it usually follows ``Encode``. Targets of a
+    regressor are numbers, and labels of a classifier are encoded as one column each.
+
+    Parameters
+    ----------
+    target : str, default "target"
+        The name of the target, for the names of the features.
+    rows : int, or sequence of int >= 1, default 1
+        The lags: 1 is the previous row.
+    delay : int >= 0, default 0
+        Number of rows after which a target arrives, as in ``op.evaluate.prequential``. Lags must
+        not be smaller.
+
+    Attributes
+    ----------
+    recent_ : ndarray of shape (m,) or (m, c), or None
+        The last m <= max(rows) targets.
+
+    Raises
+    ------
+    ParameterError
+        If a lag is not a whole number, occurs twice, or is smaller than the delay.
+
+    Examples
+    --------
+    >>> lag = Lag("load", rows=[1, 2])
+    >>> lag.learn_transform([[7.0], [8.0], [9.0]], [0.1, 0.2, 0.3]).tolist()
+    [[7.0, 0.0, 0.0], [8.0, 0.1, 0.0], [9.0, 0.2, 0.1]]
+    >>> lag.transform([[5.0]]).tolist(), lag.get_feature_names_out().tolist()
+    ([[5.0, 0.3, 0.2]], ['x0', 'load lag 1', 'load lag 2'])
+    """
+
+    uses_targets = True
+    _matrix = staticmethod(matrix_with_gaps)
+    _merge_from = Transformer._merge_from  # noqa: SLF001  not supported
+
+    lags_: list[int]
+    recent_: Array | None
+    encode_: Encode
+    order_: Array
+
+    def __init__(
+        self, target: str = "target", rows: int | Sequence[int] = 1, delay: int = 0
+    ) -> None:
+        self.target = target
+        self.rows = rows
+        self.delay = delay
+
+    @property
+    def n_features_out_(self) -> int:
+        """Number of output columns: inputs and lags."""
+        return len(getattr(self, "order_", ()))
+
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
+        """Return the names of the outputs, such as ``"target lag 1"`` or ``"target lag 1=up"``."""
+        lags = self.encode_.layout_ if hasattr(self, "encode_") else []
+        names = np.array([*self._names_in(input_features), *lags], dtype=object)
+        return names[self._selection()] if lags else names
+
+    # -- hooks -----------------------------------------------------------------------------------
+
+    def _public(self, X: TableLike, verb: str, y: ArrayLike | None = None) -> Floats:
+        with all_or_nothing(self):
+            checked_rows = self._check_rows(X, f"Lag.{verb}", learning=True)
+            labels = np.asarray(y).dtype.kind not in "iuf"
+            targets = checked_targets(y, len(checked_rows), f"Lag.{verb}", labels=labels)
+            return self._learn_with_targets(checked_rows, None, targets)[0]
+
+    def _start(self, d: int) -> None:
+        del d
+        low = max(validation.whole(self.delay, "delay", "Lag", low=0), 1)
+        given = np.atleast_1d(self.rows).tolist()
+        self.lags_ = [validation.whole(lag, "rows", "Lag", low=1) for lag in given]
+        if not given or len(set(given)) < len(given) or min(given) < low:
+            raise ParameterError(
+                f"Lag: `rows` must be different whole numbers >= {low}, as targets arrive after "
+                f"{low} row(s), got {self.rows!r}. Remove the other lags."
+            )
+        self.recent_, self.order_ = None, np.empty(0, dtype=np.intp)
+        self.encode_ = Encode(max_categories=1000)
+        self.encode_.learn([])
+
+    def _widen(self, d: int) -> None:
+        """Do nothing: ``_learn_with_targets`` appends columns."""
+
+    def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
+        return X, first_rows
+
+    def _merge_block(self, other: "Lag", at: Array, known: int) -> Array:
+        raise NotImplementedError
+
+    def _learn_rows(self, checked_rows: Floats, first_rows: Array | None) -> tuple[Floats, Array]:
+        return self._learn_with_targets(checked_rows, first_rows, None)
+
+    def _learn_with_targets(
+        self, checked_rows: Floats, first_rows: Array | None, y: Array | None
+    ) -> tuple[Floats, Array]:
+        """Learn the rows; without targets, as in a first prediction, nothing is stored."""
+        X, first_rows = super()._learn_rows(checked_rows, first_rows)
+        past, series = self.recent_, y
+        if y is not None and past is not None and past.shape[1:] == y.shape[1:]:
+            series = np.concatenate([past, y])  # for another shape, the learner raises
+        encode = copy.copy(self.encode_)  # so that a shallow copy of this object can learn
+        L, lag_rows = encode._learn_rows(self._lagged(series, len(X), 0), None)  # noqa: SLF001
+        d, e = np.count_nonzero(self.order_ >= 0), np.count_nonzero(self.order_ < 0)
+        new = [(int(row), 0, j) for j, row in enumerate(first_rows)][d:]
+        new += [(int(row), 1, j) for j, row in enumerate(lag_rows)][e:]
+        places = [~j if is_lag else j for _, is_lag, j in sorted(new)]
+        self.order_ = np.concatenate([self.order_, np.array(places, dtype=np.intp)])
+        self.encode_ = encode
+        if series is not None:
+            self.recent_ = series[-max(self.lags_) :].copy()
+        at = self._selection()
+        return np.hstack([X, L])[:, at], np.concatenate([first_rows, lag_rows])[at]
+
+    def _transform_block(self, X: Floats) -> Floats:
+        lags = self._lagged(self.recent_, 1, max(self.delay, 1))
+        L = self.encode_._transform_rows(lags).repeat(len(X), axis=0)  # noqa: SLF001
+        return np.hstack([X, L])[:, self._selection()]
+
+    # -- private -------------------------------------------------------------------------------
+
+    def _selection(self) -> Array:
+        """Return the position of each output among the inputs, followed by the lags."""
+        return np.where(self.order_ >= 0, self.order_, self.n_features_in_ + ~self.order_)
+
+    def _lagged(self, series: Array | None, n: int, shift: int) -> Table:
+        """Return the lags of n rows, whose first target is ``shift`` after the n-th last one."""
+        columns: dict[str, Array] = {}
+        if series is not None:
+            several = series.ndim == 2
+            for lag in self.lags_:
+                at = len(series) - n + shift - lag + np.arange(n)
+                for j, values in enumerate(series.T if several else [series]):
+                    column = np.full(n, np.nan if values.dtype.kind == "f" else None, values.dtype)
+                    column[at >= 0] = values[at[at >= 0]]
+                    columns[f"{self.target}{f' {j}' * several} lag {lag}"] = column
+        return Table(columns, n)
