@@ -394,20 +394,20 @@ class Encode(Transformer):
         Parameters
         ----------
         input_features : sequence of str, optional
-            If given, must be the names of the learned input columns.
+            Names of the input columns; by default those seen while learning. Columns learned with
+            names must be given by these names.
 
         Raises
         ------
         ColumnError
             If ``input_features`` differs from the names of the learned columns.
         """
-        names = list(getattr(self, "columns_", ()))
-        if input_features is not None and list(input_features) != names:
-            raise ColumnError(
-                "Encode.get_feature_names_out: `input_features` must be the columns learned, "
-                f"{names}, got {list(input_features)}. Omit it."
-            )
-        return np.array(getattr(self, "layout_", []), dtype=object)
+        given = self._names_in(input_features)
+        names = np.array(self.layout_, dtype=object)
+        for new, (old, column) in zip(given, self.columns_.items(), strict=True):
+            for at in column.outputs if column and new != old else ():
+                names[at] = new + names[at].removeprefix(old)
+        return names
 
     # -- reading -----------------------------------------------------------------------------------
 

@@ -360,6 +360,11 @@ class FrozenNetwork(Frozen):
             )
         return Z
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # features have the dtype of the network
+        return tags
+
     # -- copies --------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
