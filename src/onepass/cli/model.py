@@ -109,8 +109,8 @@ def _readable(value: object) -> str:
 _FORGETTING = (  # remedies in Python, and on the command line
     "Use plain forgetting, such as forgetting=op.forgetting.Exponential(0.99), or a Window.",
     (
-        "Learn the parts with plain forgetting, --set rls.forgetting=exponential:0.999, or with a "
-        "window, such as --set rls.forgetting=window:1000."
+        "Learn the parts with plain forgetting, --set rls__forgetting=exponential:0.999, or with a "
+        "window, such as --set rls__forgetting=window:1000."
     ),
 )
 

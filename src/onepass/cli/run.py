@@ -204,7 +204,7 @@ def run(
         How to handle missing features: impute (default), skip or error. Stored with the model and
         used by predict.
     settings
-        Parameter of a model or feature, such as rls.forgetting=0.99 or encode.categories=hash.
+        Parameter of a model or feature, such as rls__forgetting=0.99 or encode__categories=hash.
     metrics
         Metrics: mae, rmse and r2 for regression; accuracy and macro_f1 for classification;
         mean_loss and cumulative_loss for both. By default all except the losses.
@@ -273,7 +273,7 @@ def run(
             **files_as.options(),
         )  # fmt: skip
         chosen = task or _task(stream, source)
-        models = pipelines(model, chosen, {"encode.missing": policy, **values(settings)})
+        models = pipelines(model, chosen, {"encode__missing": policy, **values(settings)})
         if by is not None:
             models = {name: Keyed(one, by=by) for name, one in models.items()}
         found = detectors(drift, "run: --drift") if drift else None

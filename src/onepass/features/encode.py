@@ -51,7 +51,7 @@ from onepass.validation.table import (
     to_column,
 )
 
-__all__ = ["Encode"]
+__all__ = ["Encode", "to_table"]
 
 
 _KINDS = {"f": "numbers", "O": "text", "M": "dates"}
@@ -68,7 +68,7 @@ def _are_dicts(X: object) -> TypeGuard[Sequence[Mapping[str, object]]]:
     return isinstance(X, (list, tuple)) and bool(X) and isinstance(X[0], Mapping)
 
 
-def _to_table(X: TableLike, names: Sequence[str] | None, where: str) -> Floats | Table:
+def to_table(X: TableLike, names: Sequence[str] | None, where: str) -> Floats | Table:
     """Convert rows to a table, or to an array (n, d) if they are numbers without names."""
     if isinstance(X, Table):
         return X
@@ -414,7 +414,7 @@ class Encode(Transformer):
     def _check_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats | Table:
         """Return a table of columns of the fitted types, or an array if all are numbers."""
         columns = getattr(self, "columns_", None) or None  # not fitted: any columns
-        rows = _to_table(X, None if columns is None else list(columns), where)
+        rows = to_table(X, None if columns is None else list(columns), where)
         if isinstance(rows, np.ndarray):
             if columns is None or self.plain_:
                 return _check_no_missing(rows, (), where, self.missing)

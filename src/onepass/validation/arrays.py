@@ -539,7 +539,7 @@ def warn_of_large_state(d: int, where: str, before: int = 0) -> None:
         warnings.warn(
             f"{where}: `X` has {d:,} features, whose {d:,} × {d:,} state takes {size / 1e9:,.1f} "
             f"GB, and learning {_PEAK * size / 1e9:,.1f} GB. Choose fewer columns, hash categories "
-            "(encode.categories=hash), or use a learner whose memory is linear in the number of "
+            "(encode__categories=hash), or use a learner whose memory is linear in the number of "
             "features: SGD, or ORFit with memory=op.memory.Principal(100).",
             LargeStateWarning,
             stacklevel=2,
