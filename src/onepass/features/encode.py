@@ -359,7 +359,7 @@ class Encode(Transformer):
     """
 
     by_name = True
-    merging = "exact"
+    _merging = "exact"
 
     columns_: _Columns
     layout_: list[str]

@@ -24,6 +24,7 @@ from onepass.errors import MergeError, NotFittedError, ParameterError, TypeMisma
 from onepass.features.adapter import Adapter, adapted
 from onepass.features.transformer import Transformer, all_or_nothing
 from onepass.learners.estimator import Learner
+from onepass.learners.estimator.tags import with_onepass_tags
 from onepass.types import Array, ArrayLike, Floats, TimeLike
 from onepass.validation.arrays import ColumnPositions, check_same_parameters, column_positions
 from onepass.validation.table import TableLike
@@ -332,15 +333,15 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         return str(getattr(_named(self.steps)[0][1], "missing", "keep"))
 
     @property
-    def uses_time(self) -> bool:
+    def _uses_time(self) -> bool:
         """Whether the learner requires the time of each row."""
-        return bool(getattr(self.learner, "uses_time", False))
+        return bool(getattr(self.learner, "_uses_time", False))
 
     @property
-    def merging(self) -> str:
+    def _merging(self) -> str:
         """Whether ``merge`` is ``exact``, ``approximate`` or ``refused``."""
         parts: list[Transformer | Learner] = [*self._active_steps(), self.learner]
-        levels = {part.merging for part in parts}
+        levels = {part._merging for part in parts}
         return next((word for word in ("refused", "approximate") if word in levels), "exact")
 
     # -- learning and prediction -------------------------------------------------------------------
@@ -364,7 +365,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         sample_weight : array-like of shape (n,) or float, optional
             A weight >= 0 for each row.
         time : array-like of shape (n,), optional
-            When each row happened, for a learner that forgets by time (``uses_time``).
+            When each row happened, for a learner that forgets by time (tag ``uses_time``).
 
         Returns
         -------
@@ -609,17 +610,36 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         return self
 
     def __sklearn_clone__(self) -> Self:
-        copied = (
+        steps = (
             (step[0], clone(step[1])) if isinstance(step, tuple) else clone(step)
             for step in self.steps
         )
-        return type(self)(*copied)
+        copied = type(self)(*steps)
+        if hasattr(self, "_metadata_request"):  # of set_fit_request and others
+            copied._metadata_request = copy.deepcopy(self._metadata_request)
+        return copied
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._is_started and bool(self.learner_.__sklearn_is_fitted__())
 
+    def get_metadata_routing(self) -> Any:
+        """Return the requests of the pipeline for metadata; if it has none, those of the learner.
+
+        Returns
+        -------
+        MetadataRequest
+        """
+        requests = super().get_metadata_routing()
+        learner = _named(self.steps)[-1][1].get_metadata_routing()
+        for verb in ("fit", "partial_fit", "score"):
+            own = getattr(requests, verb)
+            for name, alias in getattr(learner, verb).requests.items():
+                if alias is not None and own.requests.get(name) is None:
+                    own.add_request(param=name, alias=alias)
+        return requests
+
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
+        tags = with_onepass_tags(super().__sklearn_tags__(), self)
         learner_tags = get_tags(self.learner)
         for name in ("estimator_type", "classifier_tags", "regressor_tags", "target_tags"):
             setattr(tags, name, getattr(learner_tags, name))

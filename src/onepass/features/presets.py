@@ -146,7 +146,7 @@ def _check_learnable(model: Pipeline) -> None:
     if is_classifier(learner):
         classes = getattr(learner, "classes", None)
         y = classes[:1] if isinstance(classes, (list, tuple)) and classes else y.astype(int)
-    time = {"time": np.zeros(1)} if getattr(learner, "uses_time", False) else {}
+    time = {"time": np.zeros(1)} if getattr(learner, "_uses_time", False) else {}
     try:
         clone(model).test_then_train(np.ones((1, 2)), y, **time)
     except ParameterError:

@@ -384,8 +384,9 @@ class FrozenNetwork(Frozen):
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy with the same network."""
         copied = type(self)(**self.get_params(deep=False))
-        if "_opened" in vars(self):
-            copied.__dict__["_opened"] = self._opened
+        for name in ("_opened", "_sklearn_output_config"):
+            if name in vars(self):
+                copied.__dict__[name] = copy.copy(getattr(self, name))
         return copied
 
     # -- identity of the network -------------------------------------------------------------------

@@ -49,7 +49,7 @@ class Frozen(Columnwise):
     first axis counts columns.
     """
 
-    merging: ClassVar[str] = "exact"
+    _merging: ClassVar[str] = "exact"
     uses_units: ClassVar[bool] = True
 
     _draws: ClassVar[tuple[str, ...]]

@@ -31,6 +31,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 
 from onepass import native, validation
 from onepass.errors import ColumnError, MergeError, NotFittedError, ParameterError, ShapeError
+from onepass.learners.estimator.tags import with_onepass_tags
 from onepass.serialization.state import forget
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.arrays import ColumnPositions, check_same_parameters, column_positions
@@ -63,8 +64,9 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     fills: ClassVar[bool] = False
     """Whether the transformer replaces missing values."""
 
-    merging: ClassVar[str] = "refused"
+    _merging: ClassVar[str] = "refused"
     """Whether a learner after it can be merged; if ``exact``, unless ``_merge_conflict``."""
+    _uses_time: ClassVar[bool] = False
 
     outside: ClassVar[Mapping[str, str]] = {}
     """Arguments that model files do not store, with descriptions; ``load`` requires them again."""
@@ -309,7 +311,7 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return hasattr(self, "n_features_in_")
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
+        tags = with_onepass_tags(super().__sklearn_tags__(), self)
         tags.requires_fit = False  # before the first row, rows are transformed by the initial state
         tags.input_tags.allow_nan = self.by_name or self.fills
         tags.input_tags.string = tags.input_tags.categorical = self.by_name
