@@ -34,7 +34,12 @@ from onepass.errors import ColumnError, MergeError, NotFittedError, ParameterErr
 from onepass.learners.estimator.tags import with_onepass_tags
 from onepass.serialization.state import forget
 from onepass.types import Array, ArrayLike, Floats
-from onepass.validation.arrays import ColumnPositions, check_same_parameters, column_positions
+from onepass.validation.arrays import (
+    ColumnPositions,
+    check_same_parameters,
+    column_positions,
+    objects_to_floats,
+)
 from onepass.validation.table import Table, TableLike, has_names, is_frame
 
 __all__ = ["Columnwise", "Transformer", "all_or_nothing", "column_parts", "matrix_with_gaps"]
@@ -598,7 +603,7 @@ def _floats(X: object) -> Any:
         return X
     if raw.dtype.kind == "O":
         with suppress(TypeError, ValueError):
-            return raw.astype(np.float64)  # None becomes nan
+            return objects_to_floats(raw)
     return raw
 
 
