@@ -275,7 +275,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     @property
     def rows_seen_(self) -> int:
         """Number of rows learned."""
-        return int(self.learner_.rows_seen_)
+        return int(self.learner.rows_seen_)
 
     @property
     def classes_(self) -> Array:

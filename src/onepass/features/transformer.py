@@ -32,7 +32,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from onepass import native, validation
 from onepass.errors import ColumnError, MergeError, NotFittedError, ParameterError, ShapeError
 from onepass.learners.estimator.tags import with_onepass_tags
-from onepass.serialization.state import forget
+from onepass.serialization.state import UnfittedAttribute, forget
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.arrays import (
     ColumnPositions,
@@ -77,7 +77,7 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Arguments that model files do not store, with descriptions; ``load`` requires them again."""
 
     n_features_in_: int
-    rows_seen_: int
+    rows_seen_: Any = UnfittedAttribute()
 
     # -- hooks -----------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from sklearn.base import BaseEstimator, ClusterMixin, RegressorMixin
 from onepass import linalg, validation
 from onepass.errors import MergeError, NotFittedError, ParameterError, ShapeError
 from onepass.learners.estimator.tags import with_onepass_tags
-from onepass.serialization.state import forget, nbytes
+from onepass.serialization.state import UnfittedAttribute, forget, nbytes
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.arrays import (
     ColumnPositions,
@@ -71,7 +71,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
 
     n_features_in_: int
     feature_names_in_: Array
-    rows_seen_: int
+    rows_seen_: Any = UnfittedAttribute()
 
     # -- hooks -----------------------------------------------------------------------------
 
