@@ -83,6 +83,8 @@ static int acquire_row(Arrays *a, PyObject *const *args, Py_ssize_t count, const
     return good;
 }
 
+/* The option `seen` is the number of rows before this one; negative if the statistics are fixed, and
+   then of minus as many rows. */
 PyObject *scale_row(PyObject *module, PyObject *const *args, Py_ssize_t given)
 {
     Arrays a;
@@ -90,19 +92,21 @@ PyObject *scale_row(PyObject *module, PyObject *const *args, Py_ssize_t given)
     (void)module;
     int good = acquire_row(&a, args, given, "dddddd", 0, &d);
     const int centred = good > 0 ? PyObject_IsTrue(args[OPTIONS + 1]) : 0;
-    const double count = good > 0 ? PyFloat_AsDouble(args[OPTIONS]) + 1.0 : 1.0;
+    const double seen = good > 0 ? PyFloat_AsDouble(args[OPTIONS]) : 0.0;
+    const int fixed = seen < 0.0;
     if (centred < 0 || PyErr_Occurred())
         good = -1;
     const double *origin = a.at[0], *offset = a.at[1], *squares = a.at[2];
     double *row = a.at[3], *new_offset = a.at[4], *new_squares = a.at[5];
-    const double share = (count - 1.0) / count;
+    const double count = fixed ? -seen : seen + 1.0, share = fixed ? 1.0 : seen / count;
     for (Py_ssize_t j = 0; good > 0 && j < d; j++) {
         const double apart = centred ? (row[j] - origin[j]) - offset[j] : row[j];
         const double z = centred ? apart * share : apart;
-        const double sum = squares[j] + apart * z, digit = 4.0 * DBL_EPSILON * origin[j];
-        const double variance = sum / count;
-        good = sum <= DBL_MAX;
-        row[j] = variance < fmax(digit * digit, DBL_MIN) ? 0.0 : z / sqrt(variance);
+        const double sum = squares[j] + (fixed ? 0.0 : apart * z);
+        const double variance = sum / count, digit = 4.0 * DBL_EPSILON * origin[j];
+        const int constant = variance < fmax(digit * digit, DBL_MIN);
+        row[j] = constant ? (fixed ? z : 0.0) : z / sqrt(variance);
+        good = sum <= DBL_MAX && fabs(row[j]) <= DBL_MAX;
         if (new_offset) {
             new_offset[j] = centred ? offset[j] + apart / count : offset[j];
             new_squares[j] = sum;

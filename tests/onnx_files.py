@@ -29,7 +29,7 @@ def onnx_bytes(
     return data
 
 
-def doubling(d: int, rows: Any = "n", kind: int = TensorProto.FLOAT) -> bytes:
+def doubling(d: int | str, rows: Any = "n", kind: int = TensorProto.FLOAT) -> bytes:
     """A network that doubles its input."""
     node = helper.make_node("Add", ["x", "x"], ["z"])
     return onnx_bytes([node], {"x": [rows, d]}, {"z": [rows, d]}, kind=kind)

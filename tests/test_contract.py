@@ -394,7 +394,7 @@ def test_merging_equals_learning_all_rows(
     s = np.random.default_rng(seed).choice([0.0, 0.5, 1.0, 2.0], size=N + 10)
     parts = [case().partial_fit(X[i], y[i], sample_weight=s[i]) for i in pieces(N, cuts)]
     before = snapshot(parts)
-    if case.made.merging == "refused":
+    if case.made._merging == "refused":
         with pytest.raises(MergeError):
             parts[0].merge(parts[1])
         assert snapshot(parts) == before
@@ -402,7 +402,7 @@ def test_merging_equals_learning_all_rows(
     merged = _merged(parts, leftwards=leftwards)
     assert snapshot(parts) == before
     assert merged.rows_seen_ == np.count_nonzero(s[:N])
-    if case.made.merging == "exact":
+    if case.made._merging == "exact":
         whole = case().partial_fit(X[:N], y[:N], sample_weight=s[:N])
         assert_same_predictions(merged.predict(X), whole.predict(X))
         # equal states learn identically from here on
@@ -428,7 +428,7 @@ def test_different_learners_are_not_merged(case: Case) -> None:
 def test_loaded_learners_merge_identically(case: Case, tmp_path: Path) -> None:
     from onepass.serialization import models
 
-    if case.made.merging == "refused":
+    if case.made._merging == "refused":
         return
     X = features(2 * N)
     y = make_targets(case, X)

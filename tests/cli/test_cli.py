@@ -462,8 +462,11 @@ def test_errors_are_one_message(
         ("run trips.csv --target price --set rls.forgeting=1", "Did you mean 'forgetting'"),
         ("run trips.csv --target price --set rsl.forgetting=1", "Did you mean 'rls'"),
         ("run trips.csv --target price -q --set rls.forgetting=2", "in \\(0, 1\\], got 2"),
-        ("run trips.csv --target price --set rls.forgetting=2", "run: --set rls.forgetting=2: "),
-        ("run trips.csv --target price --set rls.ridge=a", "Choose another: --set rls.ridge=VALUE"),
+        ("run trips.csv --target price --set rls__forgetting=2", "run: --set rls__forgetting=2: "),
+        (
+            "run trips.csv --target price --set rls__ridge=a",
+            "Choose another: --set rls__ridge=VALUE",
+        ),
         ("run trips.csv --target price --set rls.forgetting=windw:100:", "got 'windw:100:'. Did"),
         ("run trips.csv --target price --set encode.max_categories=no", "run: --set encode.max_c"),
         (

@@ -44,7 +44,7 @@ def test_concurrent_merge_equals_the_library() -> None:
     for name in "bc":
         does(
             f"run {name}.csv --target price --drop id -q --save {name}.onepass "
-            "--set rls.forgetting=exponential:0.9"
+            "--set rls__forgetting=exponential:0.9"
         )
     does("merge b.onepass c.onepass --save after.onepass -q")
     does("merge b.onepass c.onepass --save beside.onepass --concurrent -q")
@@ -72,7 +72,7 @@ def test_merge_refuses_different_models_without_output(
     for words, why in {
         "a.onepass sgd.onepass": "sgd.onepass with a.onepass: Pipeline.merge: both must have the",
         "sgd.onepass sgd.onepass": "stores only its weights",
-        "fading.onepass fading.onepass": "--set rls.forgetting=exponential:0.999",
+        "fading.onepass fading.onepass": "--set rls__forgetting=exponential:0.999",
         "spec.onepass a.onepass": "spec.onepass must contain a model, got a Principal",
         "a.onepass nothing.onepass": "nothing.onepass",
         "a.onepass b.csv": "b.csv",

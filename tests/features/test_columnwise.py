@@ -1,5 +1,7 @@
 """Impute and Scale: blocks equal single rows; results equal scikit-learn's."""
 
+import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,17 +17,22 @@ from sklearn.preprocessing import StandardScaler
 from features.feature_cases import CUTS, in_blocks, matrices, row_by_row, state
 from onepass.errors import (
     ColumnError,
+    MergeError,
     NotFiniteError,
     NumericalError,
     ParameterError,
     ShapeError,
 )
-from onepass.features import Impute, Scale
+from onepass.features import Impute, RandomReLU, Scale
+from onepass.features.pipeline import Pipeline
+from onepass.learners import RLSRegressor, SGDRegressor
+from onepass.serialization.models import load, save
 
 IMPUTERS = st.builds(
     Impute, strategy=st.sampled_from(["mean", "last", "zero"]), indicator=st.booleans()
 )
 SCALES = st.builds(Scale, with_mean=st.booleans())
+FIXED = st.builds(Scale, with_mean=st.booleans(), freeze_after=st.sampled_from([1, 2, 5]))
 # std, the divisor, has lost sqrt(eps) of the values' own size where a mean is not subtracted
 NEAR = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -42,7 +49,7 @@ def test_impute_blocks_equal_single_rows(X: Any, cuts: Any, impute: Any) -> None
     assert np.isfinite(expected).all()
 
 
-@given(X=matrices(gaps=False), cuts=CUTS, scale=SCALES)
+@given(X=matrices(gaps=False), cuts=CUTS, scale=st.one_of(SCALES, FIXED))
 @settings(max_examples=40, deadline=None)
 def test_scale_blocks_equal_single_rows(X: Any, cuts: Any, scale: Any) -> None:
     one, other = clone(scale), clone(scale)
@@ -73,7 +80,7 @@ def test_impute_transform_equals_learn_transform(X: Any, impute: Any) -> None:
         assert_allclose(transformed, learned[: len(transformed)], rtol=1e-12)
 
 
-@given(X=matrices(gaps=False), new=matrices(gaps=False), feature=st.one_of(IMPUTERS, SCALES))
+@given(X=matrices(gaps=False), new=matrices(gaps=False), feature=st.one_of(IMPUTERS, SCALES, FIXED))
 @settings(max_examples=40, deadline=None)
 def test_new_column_counts_as_zero_in_earlier_rows(X: Any, new: Any, feature: Any) -> None:
     d = X.shape[1]
@@ -211,3 +218,41 @@ def test_rounding_is_not_variance() -> None:
 def test_small_spread_far_from_zero_is_scaled() -> None:
     scaled = Scale().learn_transform(1e8 + np.array([[-1e-6], [1e-6]])).ravel()
     assert scaled[1] == pytest.approx(1.0)
+
+
+def test_fixed_statistics_are_those_of_the_first_rows(rng: Any, tmp_path: Path) -> None:
+    X = rng.normal([5.0, -3.0, 0.0], [1.0, 100.0, 1e-6], size=(60, 3))
+    scale = Scale(freeze_after=40)
+    learned = scale.learn_transform(X)
+    assert_allclose(learned[:40], Scale().learn_transform(X[:40]))
+    expected = StandardScaler().fit(X[:40]).transform(X[40:] + 1.0)
+    assert_allclose(learned[40:], StandardScaler().fit(X[:40]).transform(X[40:]))
+    scale.set_params(freeze_after=1000)  # applies from the next `fit`
+    assert_allclose(scale.transform(X[40:] + 1.0), expected)
+    assert_allclose(scale.std_, X[:40].std(axis=0))
+    save(scale, tmp_path / "m.onepass")
+    assert_array_equal(load(tmp_path / "m.onepass").transform(X), scale.transform(X))
+    assert_allclose(scale.grow(4).transform([[5.0, -3.0, 0.0, 7.0]])[0, 3], 7.0)
+    with pytest.raises(ParameterError, match="freeze_after"):
+        Scale(freeze_after=0).learn(X)
+    tiny = Scale(freeze_after=2).learn([[0.0], [1e-150]])
+    with pytest.raises(NumericalError, match="Scale: features"):
+        tiny.transform([[1e300]])
+
+
+def test_parts_with_the_same_fixed_statistics_are_merged(rng: Any) -> None:
+    X = rng.normal(3.0, 2.0, size=(60, 2))
+    start = Pipeline(Scale(freeze_after=20), SGDRegressor()).partial_fit(X[:20], X[:20, 0])
+    one, other = copy.deepcopy(start.features_[0]), copy.deepcopy(start.features_[0])
+    one.learn(X[20:40])
+    merged = one.merge(other.learn(X[40:]))
+    assert_array_equal(merged.transform(X), start.features_[0].transform(X))
+    linear = Pipeline(Scale(freeze_after=20), RandomReLU(5), RLSRegressor(ridge=1.0))
+    a, b = (copy.deepcopy(linear.partial_fit(X[:20], X[:20, 0])) for _ in range(2))
+    a.partial_fit(X[20:40], X[20:40, 0]).merge(b.partial_fit(X[40:], X[40:, 0]))
+    assert a.rows_seen_ == 100
+    for rows in (X[:30], X[:5]):
+        with pytest.raises(MergeError, match="fixed statistics must be the same"):
+            Scale(freeze_after=20).learn(X[30:]).merge(Scale(freeze_after=20).learn(rows))
+    few = Scale(freeze_after=20).learn(X[:4]).merge(Scale(freeze_after=20).learn(X[4:9]))
+    assert_allclose(few.std_, X[:9].std(axis=0))

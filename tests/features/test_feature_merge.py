@@ -78,7 +78,7 @@ def test_merged_pipeline_equals_pipeline_of_all_rows(name: str, tree: str) -> No
     for rows in CUTS:  # with forgetting, what comes late begins anew with its block
         whole.partial_fit(frame[rows], y[rows])
     found = merged([make().partial_fit(frame[rows], y[rows]) for rows in CUTS], tree)
-    assert found.merging == "exact"
+    assert found._merging == "exact"
     assert found.rows_seen_ == N
     assert found.get_feature_names_out().tolist() == whole.get_feature_names_out().tolist()
     assert found.learner_.feature_names_in_.tolist() == whole.learner_.feature_names_in_.tolist()

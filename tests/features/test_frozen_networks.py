@@ -3,6 +3,7 @@
 import copy
 import pickle
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from onnx import TensorProto, helper
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import onepass as op
 from onepass.errors import (
@@ -68,6 +70,11 @@ def expected(kind: str, X: np.ndarray) -> np.ndarray:
 
 
 each_kind = pytest.mark.parametrize("kind", ["torch", "onnx"])
+
+
+@parametrize_with_checks([TorchFeatures(torch.nn.ReLU()), ONNXFeatures(doubling("d"))])
+def test_scikit_learn_estimator_checks(estimator: Any, check: Callable[[Any], None]) -> None:
+    check(estimator)
 
 
 @each_kind

@@ -151,7 +151,7 @@ def test_each_key_has_its_own_lags() -> None:
 def test_merges_are_rejected() -> None:
     X, y = stream(40)
     first, second = (steps([1], op.RLSRegressor()).partial_fit(X, y) for _ in range(2))
-    assert first.merging == "refused"
+    assert first._merging == "refused"
     with pytest.raises(MergeError, match=r"Lag must have .*learn all rows with one pipeline"):
         first.merge(second)
     with pytest.raises(MergeError, match="got Lag"):

@@ -12,17 +12,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    QuantileTransformer,
+    StandardScaler,
+)
 
 from features.feature_cases import CUTS, state, tables
 from onepass.errors import (
+    CheckpointError,
+    MergeError,
     NotFiniteError,
     NotFittedError,
     NumericalError,
     ParameterError,
+    ShapeError,
     TypeMismatchError,
 )
-from onepass.features import Encode, Impute, Scale
+from onepass.features import Encode, Impute, RandomReLU, Scale
 from onepass.features.pipeline import Pipeline
 from onepass.learners import RLSClassifier, RLSRegressor
 from onepass.learners.estimator import Regressor
@@ -382,3 +396,112 @@ def test_learning_continues_after_loading(table: Any) -> None:
     assert_array_equal(other.test_then_train(table, y), model.test_then_train(table, y))
     assert repr(other) == repr(model)
     assert_array_equal(other.predict(Table({}, 1)), model.predict(Table({}, 1)))
+
+
+# -- names, slices, and transformers of scikit-learn ----------------------------------------------
+
+
+def test_named_steps_indexing_and_slices() -> None:
+    X = np.random.default_rng(0).normal(3, 2, size=(30, 3))
+    model = Pipeline(Impute(), ("unit", Scale()), RandomReLU(5), ("last", RLSRegressor()))
+    assert list(model.named_steps) == ["impute", "unit", "randomrelu", "last"]
+    assert model["unit"] is model[1] is model.steps[1][1]
+    assert model[:-1].steps[1] == model.steps[1]
+    model.fit(X, X[:, 0])
+    assert len(model) == 4
+    assert [model[0], model["unit"], model[2]] == model.features_
+    assert model[-1] is model["last"] is model.named_steps.last is model.learner_
+    for i in (4, -5):
+        with pytest.raises(IndexError):
+            model[i]
+    Z = model[:-1].transform(X)
+    assert_array_equal(model[-1].predict(Z), model.predict(X))
+    assert_array_equal(model[2:].predict(model[:2].transform(X)), model.predict(X))
+    assert model[:-1].get_feature_names_out().tolist() == model.get_feature_names_out().tolist()
+    model.set_params(unit__with_mean=False, last__ridge=2.0)
+    assert repr(model["last"]) == "RLSRegressor()"  # fitted before
+    assert "('last', RLSRegressor(ridge=2.0))" in repr(clone(model))
+    assert Pipeline(Encode(), Scale(), RLSRegressor())[:2].steps[1] == ("scale", "passthrough")
+
+
+def test_parameters_of_learners_have_the_short_names_of_the_command_line() -> None:
+    model = Pipeline(Encode(), RLSClassifier()).set_params(rls__forgetting=0.9)
+    assert model["rls"] is model["rlsclassifier"]
+    assert model["rls"].forgetting == 0.9
+    search = GridSearchCV(Pipeline(RLSRegressor()), {"rls__ridge": [1e-9, 1e6]}, cv=3)
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    assert search.fit(X, X[:, 0]).best_params_ == {"rls__ridge": 1e-9}
+
+
+@pytest.mark.parametrize("name", ["steps", "a__b", "steepest"])
+def test_names_must_be_unique_and_usable_as_parameters(name: str) -> None:
+    with pytest.raises(ParameterError, match="names of steps must be unique"):
+        Pipeline((name, Scale()), Steepest())
+
+
+def test_stored_names_of_steps(tmp_path: Path) -> None:
+    model = Pipeline(("unit", Scale()), ("last", RLSRegressor())).fit([[1.0], [2.0]], [1.0, 2.0])
+    models.save(model, tmp_path / "m.onepass")
+    assert repr(models.load(tmp_path / "m.onepass")) == repr(model)
+
+
+FRAME = pd.DataFrame({"a": np.arange(12.0), "by": list("xyz") * 4})
+COLUMNS = ColumnTransformer(
+    [("unit", StandardScaler(), ["a"]), ("by", OneHotEncoder(handle_unknown="ignore"), ["by"])]
+)
+
+
+@pytest.mark.parametrize("step", [StandardScaler(), MinMaxScaler(), Normalizer()], ids=repr)
+@given(cuts=CUTS, seed=st.integers(0, 99))
+@settings(max_examples=10, deadline=None)
+def test_transformers_of_scikit_learn_learn_row_by_row(step: Any, cuts: Any, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X, y, s = rng.normal(3, 2, (12, 3)), rng.normal(size=12), rng.choice([0.0, 1.0, 2.0], 12)
+    one, many = (Pipeline(step, Scale(with_mean=False), Steepest()) for _ in range(2))
+    edges = [0, *sorted(c for c in cuts if c <= 12), 12]
+    blocks = [many.test_then_train(X[a:b], y[a:b], s[a:b]) for a, b in pairwise(edges)]
+    predictions = []
+    for x, target, weight in zip(X, y, s, strict=True):
+        predictions.append(one.predict_one(x))
+        one.learn_one(x, target, sample_weight=weight)
+    assert_allclose(np.concatenate(blocks), predictions, rtol=1e-9)
+    assert_allclose(one.predict(X), many.predict(X), rtol=1e-9)
+    learned = clone(step).fit(X[s > 0]) if s.any() else None
+    if learned is not None:
+        assert_allclose(many[0].transform(X), learned.transform(X), rtol=1e-9)
+    assert not hasattr(step, "n_features_in_")
+
+
+def test_frozen_transformer_of_scikit_learn_gets_frames() -> None:
+    frozen = FrozenEstimator(clone(COLUMNS).fit(FRAME))
+    model = Pipeline(frozen, Steepest()).fit(FRAME, FRAME["a"])
+    expected = Steepest().fit(np.asarray(frozen.transform(FRAME)), FRAME["a"]).w_
+    assert_allclose(model.learner_.w_, expected)
+    assert model.get_feature_names_out().tolist() == ["unit__a", "by__by_x", "by__by_y", "by__by_z"]
+    assert_allclose(model.predict_one({"by": "x", "a": 3.0}), model.predict(FRAME)[3])
+    assert model[0] is model.named_steps["frozenestimator"] is frozen
+
+
+def test_transformers_that_need_all_rows_are_refused_with_a_remedy() -> None:
+    with pytest.raises(TypeMismatchError, match=r"FrozenEstimator\(QuantileTransformer\("):
+        Pipeline(QuantileTransformer(), Steepest())
+    with pytest.raises(TypeMismatchError, match="transformers, then one learner"):
+        Pipeline(LinearRegression(), Steepest())
+
+
+def test_limits_of_transformers_of_scikit_learn(tmp_path: Path) -> None:
+    model = Pipeline(StandardScaler(), RLSRegressor()).fit([[1.0], [2.0]], [1.0, 2.0])
+    before = state(vars(model))
+    with pytest.raises(CheckpointError, match="StandardScaler"):
+        models.save(model, tmp_path / "m.onepass")
+    with pytest.raises(MergeError, match="got StandardScaler"):
+        model.merge(clone(model).fit([[1.0], [2.0]], [1.0, 2.0]))
+    with pytest.raises(ValueError, match="infinity"):
+        model.partial_fit([[3.0], [np.inf]], [1.0, 2.0])
+    assert state(vars(model)) == before
+    grown = Pipeline(Encode(), StandardScaler(), RLSRegressor()).fit([{"a": 1.0}], [1.0])
+    with pytest.raises(ShapeError, match="must get 1 columns"):
+        grown.learn_one({"a": 1.0, "b": 1.0}, 1.0)
+    halved = Pipeline(FunctionTransformer(lambda X: X[::2]), RLSRegressor())
+    with pytest.raises(ShapeError, match="must have a row for each of 2 rows"):
+        halved.fit([[1.0], [2.0]], [1.0, 2.0])

@@ -38,7 +38,7 @@ def test_every_parameter_can_be_set(task: str) -> None:
 
 
 def test_feature_settings_apply_to_all_models_without_sharing() -> None:
-    made = presets.pipelines(["rls", "sgd"], "regression", {"encode.max_categories": 7})
+    made = presets.pipelines(["rls", "sgd"], "regression", {"encode__max_categories": 7})
     first, second = made["rls"].steps, made["sgd"].steps
     assert [step.max_categories for step in (first[0], second[0])] == [7, 7]
     assert not {id(step) for step in first} & {id(step) for step in second}
@@ -52,10 +52,10 @@ def test_feature_settings_apply_to_all_models_without_sharing() -> None:
         ([], "regression", {}, "got none"),
         (["rls", "rls"], "regression", {}, "'rls' twice"),
         (["rls"], "ranking", {}, "must be 'regression' or 'classification'"),
-        (["rls"], "regression", {"sgd.step": "pa"}, "a part in use, rls, encode, impute, scale"),
+        (["rls"], "regression", {"sgd__step": "pa"}, "a part in use, rls, encode, impute, scale"),
         (["rls"], "regression", {"rls": 1}, "Name the part|Did you mean"),
         (["rls"], "regression", {"scale.with_men": 1}, "Did you mean 'with_mean'"),
-        (["sgd", "rls"], "regression", {"rls.forgetting": 2}, "`forgetting`"),
+        (["sgd", "rls"], "regression", {"rls__forgetting": 2}, "`forgetting`"),
     ],
 )
 def test_unknown_names_are_refused(
@@ -63,3 +63,11 @@ def test_unknown_names_are_refused(
 ) -> None:
     with pytest.raises(ParameterError, match=message):
         presets.pipelines(chosen, task, settings)
+
+
+def test_settings_with_a_dot_are_accepted_as_until_0_1() -> None:
+    new, old = (
+        presets.pipelines(["rls"], "regression", {f"rls{mark}ridge": 3.0}) for mark in ("__", ".")
+    )
+    assert repr(new) == repr(old)
+    assert new["rls"].learner.ridge == 3.0

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::onepass.errors.ManyCategoriesWa
 
 STRATEGIES = st.sampled_from(Impute.strategies)
 TRANSFORMERS: Any = st.one_of(
-    st.builds(Scale, st.booleans()),
+    st.builds(Scale, st.booleans(), st.sampled_from([None, 1, 3])),
     st.builds(Impute, STRATEGIES, st.booleans()),
     st.sampled_from([RandomReLU(3), IncrementalPCA(1)]),
 )

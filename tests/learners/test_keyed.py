@@ -413,7 +413,7 @@ def test_rules_by_time() -> None:
     times = np.arange(N) / 7.0
     model = op.RLSRegressor(1e-3, Bounded(half_life=3.0))
     keyed = op.Keyed(model, by=1)
-    assert keyed.uses_time
+    assert keyed._uses_time
     for part in pieces(N, [10, 99]):
         keyed.partial_fit(joined(keys, X)[part], y[part], time=times[part])
     for key in range(5):
@@ -722,7 +722,7 @@ def test_merge_by_key(model: Any, *, named: bool) -> None:
 
     by: Any = "who" if named else 1
     one, two, whole = (op.Keyed(model, by=by) for _ in range(3))
-    assert one.merging == "exact"
+    assert one._merging == "exact"
     one.partial_fit(part(0, 100), y[:100])
     two.partial_fit(part(100, N), y[100:])
     whole.partial_fit(part(0, N), y)
@@ -750,7 +750,7 @@ def test_merge_with_other_features_and_errors() -> None:
         with pytest.raises(MergeError):
             one.merge(other)  # type: ignore[arg-type]
     sgd = op.Keyed(op.SGDRegressor(), by="who").partial_fit(frame, y)
-    assert sgd.merging == "refused"
+    assert sgd._merging == "refused"
     with pytest.raises(MergeError, match="evidence"):
         sgd.merge(clone(sgd).partial_fit(frame, y))
     other = op.Keyed(op.RLSRegressor(), by="who").partial_fit(
@@ -761,7 +761,7 @@ def test_merge_with_other_features_and_errors() -> None:
             a.merge(b)
     limited = op.Keyed(op.RLSRegressor(), by="who", max_keys=3)
     limited.partial_fit(frame, y).merge(clone(limited).partial_fit(frame[:1], y[:1]))
-    assert limited.merging == "approximate"
+    assert limited._merging == "approximate"
     assert len(limited) == 3
     assert limited.keys()[-1] == keys[0]
 

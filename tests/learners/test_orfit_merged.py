@@ -137,7 +137,7 @@ def test_merged_directions_retain_predictions_of_second_part(spec: Any) -> None:
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(20, 30)), rng.normal(size=20)
     a, b = (op.ORFitRegressor(spec).fit(X[i : i + 10], y[i : i + 10]) for i in (0, 10))
-    assert a.merging == "approximate"
+    assert a._merging == "approximate"
     predictions = b.memory_.directions.Q.T @ b.coef_
     a.merge(b)
     np.testing.assert_allclose(b.memory_.directions.Q.T @ a.coef_, predictions, atol=1e-12)

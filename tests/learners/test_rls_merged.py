@@ -361,7 +361,7 @@ def test_merged_windows_and_half_lives_equal_one_pass(
     whole = fitted(np.arange(90))
     for order in ([0, 0], [1, 0]):
         merged = merge_in_order(parts, order)
-        assert merged.merging == "exact"
+        assert merged._merging == "exact"
         assert merged.rows_seen_ == 90
         assert_close(merged.coef_, whole.coef_)
         stds = (m.predict(stream.X, return_std=True)[1] for m in (merged, whole))

@@ -199,7 +199,7 @@ def test_loaded_pipeline_continues_identically(path: Path) -> None:
     )
     assert description["parameters"]["steps"][2] == {
         "class": "Scale",
-        "parameters": {"with_mean": True},
+        "parameters": {"with_mean": True, "freeze_after": None},
     }
 
 

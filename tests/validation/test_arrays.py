@@ -33,6 +33,19 @@ def test_numeric_text_is_refused(text: Any) -> None:
         validation.targets(np.array(["1"] * 6), 6, "here")
 
 
+@pytest.mark.parametrize("value", [np.timedelta64(3, "s"), np.datetime64("2020-01-01"), "1"])
+def test_dates_durations_and_text_among_numbers_are_refused(value: Any) -> None:
+    rows = [[value, 1.0], [2.0, 3.0]]
+    for X in (rows, np.array(rows, dtype=object)):
+        for verb in (op.RLSRegressor().partial_fit, op.features.Impute().fit):
+            with pytest.raises(TypeMismatchError, match=r"numbers.* Encode text and dates"):
+                verb(X, [1.0, 2.0])
+    with pytest.raises(TypeMismatchError, match="numbers"):
+        op.RLSRegressor().learn_one(rows[0], 1.0)
+    with pytest.raises(TypeMismatchError, match="numbers"):
+        op.RLSRegressor().partial_fit([[1.0], [2.0]], [value, 1.0])
+
+
 def test_single_dict_as_block_is_refused() -> None:
     with pytest.raises(TypeMismatchError, match="Pass a list of dicts"):
         op.RLSRegressor().partial_fit({"a": 1.0}, [1.0])

@@ -75,7 +75,7 @@ _add(
     app, "run", run,
     "run flights --model rls,sgd --report out",
     "run table.csv --target price --drop id --save m.onepass",
-    "run - --target load --set rls.forgetting=0.999 < log.csv",
+    "run - --target load --set rls__forgetting=0.999 < log.csv",
     "run table.csv --target price --drop id --save m.onepass --resume",
 )  # fmt: skip
 _add(
@@ -88,7 +88,7 @@ _add(app, "merge", merge, "merge monday.onepass tuesday.onepass --save both.onep
 _add(
     app, "serve", serve,
     "serve m.onepass --data served",
-    "serve rls --data served --set rls.forgetting=0.999 --drift adwin",
+    "serve rls --data served --set rls__forgetting=0.999 --drift adwin",
     "serve --data served --host 0.0.0.0 --tokens tokens.txt",
 )  # fmt: skip
 _add(

@@ -186,9 +186,9 @@ def values(given: Sequence[str]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> values(["rls.forgetting=0.99", "sgd.step=constant", "orfit.memory=none"])
-    {'rls.forgetting': 0.99, 'sgd.step': 'constant', 'orfit.memory': None}
-    >>> 1 + values(["orfit.memory=9"])["orfit.memory"]
+    >>> values(["rls__forgetting=0.99", "sgd__step=constant", "orfit__memory=none"])
+    {'rls__forgetting': 0.99, 'sgd__step': 'constant', 'orfit__memory': None}
+    >>> 1 + values(["orfit__memory=9"])["orfit__memory"]
     10
     """
     return {name: _value(text) for name, text in pairs(given).items()}
@@ -327,7 +327,7 @@ def usage_errors(
 def _translated(message: str, command: str, settings: Sequence[str]) -> str:
     """Replace parameters by options of the command in a message of the library."""
     for setting, value in pairs(settings).items():
-        part, _, parameter = setting.rpartition(".")
+        part, _, parameter = setting.replace(".", "__", 1).partition("__")
         if f"`{parameter}`" in message and part in message.lower():
             inner = _REMEDY.sub(f"Choose another: --set {setting}=VALUE.", message)
             return f"{command}: --set {setting}={value}: {_PLACE.sub('', _PREFIX.sub('', inner))}"

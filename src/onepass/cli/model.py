@@ -109,8 +109,8 @@ def _readable(value: object) -> str:
 _FORGETTING = (  # remedies in Python, and on the command line
     "Use plain forgetting, such as forgetting=op.forgetting.Exponential(0.99), or a Window.",
     (
-        "Learn the parts with plain forgetting, --set rls.forgetting=exponential:0.999, or with a "
-        "window, such as --set rls.forgetting=window:1000."
+        "Learn the parts with plain forgetting, --set rls__forgetting=exponential:0.999, or with a "
+        "window, such as --set rls__forgetting=window:1000."
     ),
 )
 
@@ -138,6 +138,8 @@ def merge(
     quiet
         Print no messages.
     """
+    from sklearn.utils import get_tags
+
     from onepass import load
     from onepass import save as saved
     from onepass.errors import MergeError, OnepassError
@@ -162,6 +164,7 @@ def merge(
             text = str(error).replace(*_FORGETTING)
             raise MergeError(f"merge: {model} with {first}: {text}") from error
     saved(merged, save)
-    kind = "" if merged.merging == "exact" else f", {merged.merging}"
+    kind = get_tags(merged).merging
+    kind = "" if kind == "exact" else f", {kind}"
     rows = getattr(merged, "rows_seen_", 0)
     print_message(f"{rows:,} rows of {len(models)} models{kind}: {save}", quiet=quiet)

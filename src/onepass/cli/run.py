@@ -206,7 +206,7 @@ def run(
         How to handle missing features: impute (default), skip or error. Stored with the model and
         used by predict.
     settings
-        Parameter of a model or feature, such as rls.forgetting=0.99 or encode.categories=hash.
+        Parameter of a model or feature, such as rls__forgetting=0.99 or encode__categories=hash.
     metrics
         Metrics: mae, rmse and r2 for regression; accuracy and macro_f1 for classification;
         mean_loss and cumulative_loss for both. By default all except the losses.
@@ -278,7 +278,7 @@ def run(
             **files_as.options(),
         )  # fmt: skip
         chosen = task or _task(stream, source)
-        fixed = {"encode.missing": policy, **values(settings)}
+        fixed = {"encode__missing": policy, **values(settings)}
         models = pipelines(model, chosen, fixed, lags=lags, delay=delay)
         if by is not None:
             models = {name: Keyed(one, by=by) for name, one in models.items()}

@@ -83,7 +83,7 @@ def serve(
     task
         Task of a model that is specified by name (default regression).
     settings
-        Parameter of a model that is specified by name, such as rls.forgetting=0.99.
+        Parameter of a model that is specified by name, such as rls__forgetting=0.99.
     host
         Address to listen on (default 127.0.0.1). Addresses other than loopback require tokens.
     port

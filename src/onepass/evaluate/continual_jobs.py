@@ -244,6 +244,8 @@ class RunFolder:
                 f"{_WHERE}: {path} must be a stored run, got {type(error).__name__}: {error}. "
                 "Delete the file to repeat the run."
             ) from error
+        names = {key: key.rpartition("__")[2] for key in settings}
+        before = {k: former.ADDED[n] for k, n in names.items() if n in former.ADDED} | before
         changed = [key for key in {**before, **settings} if before.get(key) != settings.get(key)]
         if changed:
             found = "; ".join(

@@ -50,7 +50,7 @@ def predictions(
     --------
     >>> import onepass as op
     >>> from onepass import models
-    >>> model = models.pipelines(["rls"], "regression", {"rls.prior": 0.0})["rls"]
+    >>> model = models.pipelines(["rls"], "regression", {"rls__prior": 0.0})["rls"]
     >>> rows = [{"km": 1.0, "by": "sea"}, {"km": 2.0, "by": "sea"}, {"km": 3.0, "by": "sea"}]
     >>> _ = model.partial_fit(rows, [3.0, 5.0, 7.0])
     >>> (block,) = predictions(model, op.stream.read(rows), keep=["km"])

@@ -7,6 +7,7 @@ previous file remains. It also contains the settings and a fingerprint of the so
 differ, the run is not resumed, and the error lists the differences.
 """
 
+import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,10 +23,10 @@ from onepass.errors import CheckpointError, CheckpointWarning
 from onepass.evaluate.blocks import Block, blocks
 from onepass.evaluate.run import PrequentialRun
 from onepass.linalg.interrupt import Interrupt
-from onepass.serialization import archive, former
+from onepass.serialization import archive
 from onepass.serialization.archive import damaged
 from onepass.serialization.atomic import file_identity
-from onepass.serialization.codec import MARK, state_dict
+from onepass.serialization.codec import MARK, class_registry, state_dict
 from onepass.stream.stream import setting_differences
 from onepass.types import Array
 
@@ -65,7 +66,8 @@ def differences(then: Any, now: Any, path: tuple[str, ...] = ()) -> Iterator[str
             if name not in now:
                 yield f"{_dotted((*inner, name))} was {_short(then[name])} and is missing"
             elif name not in then:
-                yield f"{_dotted((*inner, name))} is new: {_short(now[name])}"
+                if not _is_default(now, name):  # else an argument that the class did not have
+                    yield f"{_dotted((*inner, name))} is new: {_short(now[name])}"
             else:
                 yield from differences(then[name], now[name], (*inner, name))
     elif _are_lists(then, now) and any(type(part) is dict for part in then):
@@ -73,6 +75,13 @@ def differences(then: Any, now: Any, path: tuple[str, ...] = ()) -> Iterator[str
             yield from differences(a, b, (*path, str(i)))
     elif not _equal(then, now):
         yield f"{_dotted(path)} was {_short(then)} and is {_short(now)}"
+
+
+def _is_default(encoded: dict[str, object], name: str) -> bool:
+    """Return whether an argument of an encoded object has its default."""
+    entry = class_registry().get(str(encoded.get(MARK)))
+    parameters = inspect.signature(entry.cls).parameters if entry else {}
+    return name in parameters and _equal(parameters[name].default, encoded[name])
 
 
 def _names(then: dict[str, object], now: dict[str, object]) -> list[str]:
@@ -278,7 +287,7 @@ class Checkpoint:
         made = {name: state_dict(clone(m, safe=False), self.place) for name, m in models}
         self._settings = {**settings, "models": made}
         if self._tree is not None:
-            found = list(differences(former.settings(self._tree["settings"]), self._settings))
+            found = list(differences(self._tree["settings"], self._settings))
             if found:
                 raise self._mismatch("settings", found)
             run.restore(self._tree["course"], self.place)

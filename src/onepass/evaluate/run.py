@@ -45,7 +45,7 @@ def _test_then_train(
 ) -> Array:
     """Learn rows in order; return predictions, each made before its row is learned."""
     arguments = {} if weight is None else {"sample_weight": weight}
-    if time is not None and getattr(model, "uses_time", False):
+    if time is not None and getattr(model, "_uses_time", False):
         arguments["time"] = time
     return as_array(model.test_then_train(X, y, **arguments))
 

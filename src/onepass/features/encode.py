@@ -53,7 +53,7 @@ from onepass.validation.table import (
     to_column,
 )
 
-__all__ = ["Encode"]
+__all__ = ["Encode", "to_table"]
 
 
 _SHARED = 32  # columns for the categories of a column that exceed max_categories
@@ -71,7 +71,7 @@ def _are_dicts(X: object) -> TypeGuard[Sequence[Mapping[str, object]]]:
     return isinstance(X, (list, tuple)) and bool(X) and isinstance(X[0], Mapping)
 
 
-def _to_table(X: TableLike, names: Sequence[str] | None, where: str) -> Floats | Table:
+def to_table(X: TableLike, names: Sequence[str] | None, where: str) -> Floats | Table:
     """Convert rows to a table, or to an array (n, d) if they are numbers without names."""
     if isinstance(X, Table):
         return X
@@ -363,7 +363,7 @@ class Encode(Transformer):
     """
 
     by_name = True
-    merging = "exact"
+    _merging = "exact"
 
     columns_: _Columns
     layout_: list[str]
@@ -398,27 +398,27 @@ class Encode(Transformer):
         Parameters
         ----------
         input_features : sequence of str, optional
-            If given, must be the names of the learned input columns.
+            Names of the input columns; by default those seen while learning. Columns learned with
+            names must be given by these names.
 
         Raises
         ------
         ColumnError
             If ``input_features`` differs from the names of the learned columns.
         """
-        names = list(getattr(self, "columns_", ()))
-        if input_features is not None and list(input_features) != names:
-            raise ColumnError(
-                "Encode.get_feature_names_out: `input_features` must be the columns learned, "
-                f"{names}, got {list(input_features)}. Omit it."
-            )
-        return np.array(getattr(self, "layout_", []), dtype=object)
+        given = self._names_in(input_features)
+        names = np.array(self.layout_, dtype=object)
+        for new, (old, column) in zip(given, self.columns_.items(), strict=True):
+            for at in column.outputs if column and new != old else ():
+                names[at] = new + names[at].removeprefix(old)
+        return names
 
     # -- reading -----------------------------------------------------------------------------------
 
     def _check_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats | Table:
         """Return a table of columns of the fitted types, or an array if all are numbers."""
         columns = getattr(self, "columns_", None) or None  # not fitted: any columns
-        rows = _to_table(X, None if columns is None else list(columns), where)
+        rows = to_table(X, None if columns is None else list(columns), where)
         if isinstance(rows, np.ndarray):
             if columns is None or self.plain_:
                 return _check_no_missing(rows, (), where, self.missing)

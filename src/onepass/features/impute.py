@@ -62,7 +62,7 @@ class Impute(Columnwise):
     """
 
     fills = True
-    merging: ClassVar[str] = "exact"
+    _merging: ClassVar[str] = "exact"
     _matrix = staticmethod(matrix_with_gaps)
     strategies: ClassVar[tuple[str, ...]] = ("mean", "last", "zero")
 

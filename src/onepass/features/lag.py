@@ -77,7 +77,7 @@ class Lag(Columnwise):
     ([[5.0, 0.3, 0.2]], ['x0', 'load lag 1', 'load lag 2'])
     """
 
-    uses_targets = True
+    _uses_targets = True
     _matrix = staticmethod(matrix_with_gaps)
     _merge_from = Transformer._merge_from  # noqa: SLF001  not supported
 

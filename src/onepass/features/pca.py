@@ -121,7 +121,7 @@ class IncrementalPCA(Columnwise):
     True
     """
 
-    merging: ClassVar[str] = "approximate"
+    _merging: ClassVar[str] = "approximate"
     uses_units: ClassVar[bool] = True
 
     _prefix: ClassVar[str] = "pc"

@@ -10,20 +10,22 @@ would have transformed the rows of the second differently, the merge is rejected
 
 import copy
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
-from sklearn.utils import get_tags
+from sklearn.utils import Bunch, get_tags
 from sklearn.utils.metaestimators import available_if
 
 from onepass import validation
 from onepass.errors import MergeError, NotFittedError, ParameterError, TypeMismatchError
+from onepass.features.adapter import Adapter, adapted
 from onepass.features.lag import checked_targets
 from onepass.features.transformer import Transformer, all_or_nothing
 from onepass.learners.estimator import Learner
+from onepass.learners.estimator.tags import with_onepass_tags
 from onepass.types import Array, ArrayLike, Floats, TimeLike
 from onepass.validation.arrays import ColumnPositions, check_same_parameters, column_positions
 from onepass.validation.table import TableLike
@@ -129,7 +131,11 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     *steps : transformers, then one learner
-        Such as ``Encode(), Impute(), Scale(), SGDRegressor()``.
+        Such as ``Encode(), Impute(), Scale(), SGDRegressor()``; or pairs of a name and a step.
+        Transformers of scikit-learn must be stateless, have ``partial_fit`` or be frozen
+        (``sklearn.frozen.FrozenEstimator``). They learn row by row: a row is transformed with the
+        state before it, and the first row with the state after it. Such pipelines cannot be saved
+        by ``op.save`` or merged.
 
     Attributes
     ----------
@@ -157,16 +163,17 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     features_: list[Transformer]
     learner_: Learner
 
-    def __init__(self, *steps: Transformer | Learner) -> None:
+    def __init__(self, *steps: Any) -> None:
         self._set_steps(steps)
 
-    def _set_steps(self, steps: tuple[Transformer | Learner, ...]) -> None:
-        if not self._fits(steps):
+    def _set_steps(self, steps: tuple[Any, ...]) -> None:
+        bare = [step for _, step in _named(steps)]
+        if not self._fits(bare):
             got = ", ".join(
                 f"the class {step.__name__}" if isinstance(step, type) else type(step).__name__
-                for step in steps
+                for step in bare
             )
-            if steps and (hasattr(steps[-1], "network") or hasattr(steps[-1], "after_task")):
+            if steps and (hasattr(bare[-1], "network") or hasattr(bare[-1], "after_task")):
                 raise TypeMismatchError(
                     f"{type(self).__name__}: the learner must be one for tables, such as "
                     f"RLSRegressor(), got {got}: networks cannot be steps of a "
@@ -176,13 +183,20 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
             raise TypeMismatchError(
                 f"{type(self).__name__}: the steps must be transformers, then one learner, got "
                 f"{got or 'none'}. Pass objects such as Encode(), Scale(), RLSRegressor(), the "
-                "learner last."
+                "learner last, or pairs of a name and such an object."
+            )
+        names = [name for name, _ in _named(steps)]
+        if wrong := [n for i, n in enumerate(names) if n in names[:i] or "__" in n or n == "steps"]:
+            raise ParameterError(
+                f"{type(self).__name__}: names of steps must be unique, without '__' and not "
+                f"'steps', got {wrong[0]!r}. Rename the step."
             )
         self.steps = steps
 
-    def _fits(self, steps: tuple[Transformer | Learner, ...]) -> bool:
+    def _fits(self, steps: Sequence[Any]) -> bool:
         *features, learner = steps or (None,)
-        return isinstance(learner, Learner) and all(isinstance(f, Transformer) for f in features)
+        made = [adapted(step, type(self).__name__) for step in features]
+        return isinstance(learner, Learner) and None not in made
 
     # -- steps and attributes ----------------------------------------------------------------------
 
@@ -204,13 +218,56 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     @property
     def learner(self) -> Learner:
         """The fitted learner; before fitting, the learner passed to the constructor."""
-        learner: Learner = getattr(self, "learner_", self.steps[-1])
+        learner: Learner = self.learner_ if self._is_started else _named(self.steps)[-1][1]
         return learner
+
+    @property
+    def named_steps(self) -> Any:
+        """The steps by name: fitted, or as given if they are skipped or not fitted yet."""
+        steps = dict(_named(self.steps))
+        if self._is_started:
+            fitted = iter([*self.features_, self.learner_])
+            for i, name in enumerate(steps):
+                if not self._is_skipped(i):
+                    part = next(fitted)
+                    steps[name] = getattr(part, "transformer_", part)
+        return Bunch(**steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __getitem__(self, index: int | str | slice) -> Any:
+        """Return a step by its position or name, or the steps of a slice as a pipeline.
+
+        The pipeline of a slice shares the fitted steps. If the slice does not end with the learner,
+        it is a pipeline of scikit-learn, in which skipped steps are ``"passthrough"``.
+        """
+        steps = self.named_steps
+        if isinstance(index, str):
+            return steps[_step_name(index, steps)]
+        if not isinstance(index, slice):
+            return list(steps.values())[index]
+        chosen = range(len(steps))[index]
+        if len(self) - 1 not in chosen:
+            from sklearn.pipeline import Pipeline as Plain  # noqa: PLC0415  the import is slow
+
+            named = list(steps.items())
+            return Plain(
+                [
+                    (named[i][0], "passthrough" if self._is_skipped(i) else named[i][1])
+                    for i in chosen
+                ]
+            )
+        part = type(self)(*self.steps[index])
+        if self._is_started:
+            part.features_ = self.features_[len(self.features_) - len(part._active_steps()) :]
+            part.learner_ = self.learner_
+        return part
 
     @property
     def features(self) -> list[Transformer]:
         """The fitted transformers in use; before fitting, those passed to the constructor."""
-        return list(getattr(self, "features_", self._active_steps()))
+        return list(self.features_ if self._is_started else self._active_steps())
 
     @property
     def n_features_in_(self) -> int:
@@ -226,7 +283,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     @property
     def rows_seen_(self) -> int:
         """Number of rows learned."""
-        return int(self.learner_.rows_seen_)
+        return int(self.learner.rows_seen_)
 
     @property
     def classes_(self) -> Array:
@@ -253,7 +310,8 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         """Return the steps, one per line, with their numbers of columns, and which are skipped."""
         used = iter(self.features)
         lines = []
-        for i, step in enumerate(self.steps[:-1]):
+        steps = [step for _, step in _named(self.steps)]
+        for i, step in enumerate(steps[:-1]):
             if self._is_skipped(i):
                 what = f"skipped: {type(self.learner).__name__} does not depend on units"
             else:
@@ -262,7 +320,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
                 what = "" if got is None else f"{got} columns -> {part.n_features_out_}"
             lines.append((_one_line(step), what))
         seen = getattr(self.learner, "rows_seen_", 0)
-        lines.append((_one_line(self.steps[-1]), f"{seen} rows learned"))
+        lines.append((_one_line(steps[-1]), f"{seen} rows learned"))
         width = max(len(name) for name, _ in lines)
         return "\n".join(f"{name:<{width}}  {what}".rstrip() for name, what in lines)
 
@@ -280,24 +338,28 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     @property
     def missing(self) -> str:
         """How to handle missing features: "keep", "skip" or "error"."""
-        return str(getattr(self.steps[0], "missing", "keep"))
+        return str(getattr(_named(self.steps)[0][1], "missing", "keep"))
 
     @property
-    def target_delay(self) -> int | None:
+    def _target_delay(self) -> int | None:
         """The delay of targets for which a step (``Lag``) is set, in rows; None without one."""
-        delays = [step.delay for step in self.steps[:-1] if step.uses_targets]
+        delays = [
+            step.delay
+            for _, step in _named(self.steps)[:-1]
+            if getattr(step, "_uses_targets", False)
+        ]
         return max(*delays, 1) if delays else None
 
     @property
-    def uses_time(self) -> bool:
+    def _uses_time(self) -> bool:
         """Whether the learner requires the time of each row."""
-        return bool(getattr(self.learner, "uses_time", False))
+        return bool(getattr(self.learner, "_uses_time", False))
 
     @property
-    def merging(self) -> str:
+    def _merging(self) -> str:
         """Whether ``merge`` is ``exact``, ``approximate`` or ``refused``."""
         parts: list[Transformer | Learner] = [*self._active_steps(), self.learner]
-        levels = {part.merging for part in parts}
+        levels = {part._merging for part in parts}
         return next((word for word in ("refused", "approximate") if word in levels), "exact")
 
     # -- learning and prediction -------------------------------------------------------------------
@@ -321,7 +383,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         sample_weight : array-like of shape (n,) or float, optional
             A weight >= 0 for each row.
         time : array-like of shape (n,), optional
-            When each row happened, for a learner that forgets by time (``uses_time``).
+            When each row happened, for a learner that forgets by time (tag ``uses_time``).
 
         Returns
         -------
@@ -464,7 +526,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         if not self._is_started:
             features, learner = (
                 [clone(step) for step in self._active_steps()],
-                clone(self.steps[-1]),
+                clone(self.learner),
             )
             if features:  # copies may learn the row
                 checked_rows = features[0]._check_row(x, "Pipeline.predict_one", learning=True)
@@ -524,11 +586,12 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002
         """Return the steps; if deep, also each step and its parameters as ``<name>__<parameter>``.
 
-        The name of a step is its class in lower case; further ones of the same class are numbered:
-        ``encode``, ``scale``, ``scale-2``.
+        As in ``sklearn.pipeline.make_pipeline``, the name of a step that was passed without one is
+        its class in lower case, numbered if there are several: ``encode``, ``scale-1``,
+        ``scale-2``, ``rlsregressor``.
         """
         params: dict[str, Any] = {"steps": self.steps}
-        for name, step in _steps_by_name(self.steps).items() if deep else ():
+        for name, step in _named(self.steps) if deep else ():
             params[name] = step
             params |= {f"{name}__{key}": value for key, value in step.get_params().items()}
         return params
@@ -536,37 +599,65 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     def set_params(self, **params: Any) -> Self:
         """Set ``steps``, a step by its name, or ``<name>__<parameter>``; keep the fitted state.
 
-        The steps given to the constructor are not modified: changed steps are copies.
+        ``rls`` is short for ``rlsregressor`` or ``rlsclassifier``, and so on. The steps given to
+        the constructor are not modified: changed steps are copies.
 
         Raises
         ------
         ParameterError
             If there is no such parameter.
         """
-        steps = _steps_by_name(params.pop("steps", self.steps))
+        steps = list(params.pop("steps", self.steps))
+        names = [name for name, _ in _named(steps)]
         for key, value in sorted(params.items(), key=lambda item: "__" in item[0]):
-            name, _, parameter = key.partition("__")
-            if name not in steps:
+            given, _, parameter = key.partition("__")
+            name = _step_name(given, names)
+            if name not in names:
                 raise ParameterError(
                     f"{type(self).__name__}.set_params: a parameter must be `steps`, or begin with "
-                    f"one of {', '.join(steps)}, got {key!r}. Compare with the names in "
+                    f"one of {', '.join(names)}, got {key!r}. Compare with the names in "
                     "get_params()."
                 )
-            step = value
+            i = names.index(name)
+            old, step = steps[i], value
             if parameter:
-                step = clone(steps[name]).set_params(**{parameter: value})
-            steps[name] = step
-        self._set_steps(tuple(steps.values()))
+                bare = old[1] if isinstance(old, tuple) else old
+                step = clone(bare).set_params(**{parameter: value})
+            steps[i] = (name, step) if isinstance(old, tuple) else step
+        self._set_steps(tuple(steps))
         return self
 
     def __sklearn_clone__(self) -> Self:
-        return type(self)(*map(clone, self.steps))
+        steps = (
+            (step[0], clone(step[1])) if isinstance(step, tuple) else clone(step)
+            for step in self.steps
+        )
+        copied = type(self)(*steps)
+        if hasattr(self, "_metadata_request"):  # of set_fit_request and others
+            copied._metadata_request = copy.deepcopy(self._metadata_request)
+        return copied
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._is_started and bool(self.learner_.__sklearn_is_fitted__())
 
+    def get_metadata_routing(self) -> Any:
+        """Return the requests of the pipeline for metadata; if it has none, those of the learner.
+
+        Returns
+        -------
+        MetadataRequest
+        """
+        requests = super().get_metadata_routing()
+        learner = _named(self.steps)[-1][1].get_metadata_routing()
+        for verb in ("fit", "partial_fit", "score"):
+            own = getattr(requests, verb)
+            for name, alias in getattr(learner, verb).requests.items():
+                if alias is not None and own.requests.get(name) is None:
+                    own.add_request(param=name, alias=alias)
+        return requests
+
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
+        tags = with_onepass_tags(super().__sklearn_tags__(), self)
         learner_tags = get_tags(self.learner)
         for name in ("estimator_type", "classifier_tags", "regressor_tags", "target_tags"):
             setattr(tags, name, getattr(learner_tags, name))
@@ -591,30 +682,43 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         return type(parts) is list and self._fits((*parts, self.learner_))
 
     def _is_skipped(self, i: int) -> bool:
-        step, later = self.steps[i], self.steps[i + 1 : -1]
-        free = getattr(self.steps[-1], "_scale_invariant", False)
-        return step.rescales and free and not any(one.uses_units for one in later)
+        step, *later = (step for _, step in _named(self.steps)[i:])
+        free = later and getattr(later[-1], "_scale_invariant", False)
+        return bool(
+            free
+            and getattr(step, "rescales", False)
+            and not any(getattr(one, "uses_units", False) for one in later)
+        )
 
     def _active_steps(self) -> list[Transformer]:
-        return [step for i, step in enumerate(self.steps[:-1]) if not self._is_skipped(i)]
+        steps = enumerate(step for _, step in _named(self.steps)[:-1])
+        used = (adapted(step, type(self).__name__) for i, step in steps if not self._is_skipped(i))
+        return [step for step in used if step is not None]
 
     def _first(self) -> Any:
         return self.features_[0] if self._is_started and self.features_ else self.learner
 
     def _start(self) -> None:
         self.features_ = [clone(step) for step in self._active_steps()]
-        self.learner_ = clone(self.steps[-1])
+        self.learner_ = clone(_named(self.steps)[-1][1])
 
     def _check_mergeable(self, other: Self, where: str) -> None:
         """Check that both pipelines have the same steps with the same parameters."""
         check_same_parameters(self, other, (), where)
-        one, two = (" > ".join(type(step).__name__ for step in p.steps) for p in (self, other))
+        one, two = (
+            " > ".join(type(step).__name__ for _, step in _named(p.steps)) for p in (self, other)
+        )
         if one != two:
             raise MergeError(
                 f"{where}: both must have the same steps, {one} as in the first, got {two}. "
                 "Learn all parts with the same Pipeline."
             )
         for mine, theirs in zip(self._active_steps(), other._active_steps(), strict=True):
+            if isinstance(mine, Adapter):
+                raise MergeError(
+                    f"{where}: transformers must be those of op.features, got "
+                    f"{type(mine.transformer).__name__}. Learn all rows with one pipeline."
+                )
             check_same_parameters(mine, theirs, list(mine.get_params(deep=False)), where)
         self.learner.check_mergeable(other.learner, where)
 
@@ -646,7 +750,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         where: str | None = "Pipeline.learn_one"
         for feature in self.features_:
             width = getattr(feature, "n_features_in_", None)
-            if width is None or feature.uses_targets or (where is None and len(x) != width):
+            if width is None or feature._uses_targets or (where is None and len(x) != width):
                 return None, changes
             x, attributes = feature._learn_row(x, where)
             changes.append((feature, attributes))
@@ -708,7 +812,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
 
     def _targets(self, y: ArrayLike | None, n: int, where: str) -> Array | None:
         """Return the targets for the transformers, labels as text; None if none uses them."""
-        if self.target_delay is None:
+        if self._target_delay is None:
             return None
         return checked_targets(y, n, where, labels=is_classifier(self.learner))
 
@@ -744,14 +848,20 @@ def _one_line(step: object) -> str:
     return re.sub(r"\n\s+", " ", repr(step))
 
 
-def _steps_by_name(steps: tuple[Transformer | Learner, ...]) -> dict[str, Transformer | Learner]:
-    """Return the steps by name."""
-    named: dict[str, Transformer | Learner] = {}
-    for step in steps:
-        name = type(step).__name__.lower()
-        same = sum(type(other) is type(step) for other in named.values())
-        named[f"{name}-{same + 1}" if same else name] = step
+def _named(steps: Sequence[Any]) -> list[tuple[str, Any]]:
+    """Return the steps with their names; others are named as by make_pipeline."""
+    kinds = ["" if isinstance(one, tuple) else type(one).__name__.lower() for one in steps]
+    named: list[tuple[str, Any]] = []
+    for i, (step, kind) in enumerate(zip(steps, kinds, strict=True)):
+        number = f"-{kinds[: i + 1].count(kind)}" if kinds.count(kind) > 1 else ""
+        named.append((str(step[0]), step[1]) if isinstance(step, tuple) else (kind + number, step))
     return named
+
+
+def _step_name(given: str, names: Iterable[str]) -> str:
+    """Return the name of a step; that of a learner may be given without its task."""
+    short = {name.removesuffix("regressor").removesuffix("classifier"): name for name in names}
+    return given if given in short.values() else short.get(given, given)
 
 
 def _without_none(**arguments: _Value) -> dict[str, _Value]:

@@ -95,8 +95,8 @@ def pipelines(
     task : {"regression", "classification"}
         The task.
     settings : mapping of str to value, optional
-        Parameters to change: ``"rls.forgetting"`` of the learner of one model,
-        ``"encode.max_categories"`` of a transformer in all of them.
+        Parameters to change: ``"rls__forgetting"`` of the learner of one model,
+        ``"encode__max_categories"`` of a transformer in all of them.
     lags : sequence of int, optional
         Lagged targets as features: ``Lag(rows=lags, delay=delay)`` follows ``Encode``.
     delay : int, default=0
@@ -111,7 +111,7 @@ def pipelines(
     Examples
     --------
     >>> from onepass import models
-    >>> pair = models.pipelines(["rls", "sgd"], "regression", {"rls.forgetting": 0.99})
+    >>> pair = models.pipelines(["rls", "sgd"], "regression", {"rls__forgetting": 0.99})
     >>> pair["rls"].learner.forgetting
     0.99
     """
@@ -153,7 +153,7 @@ def _check_learnable(model: Pipeline) -> None:
     if is_classifier(learner):
         classes = getattr(learner, "classes", None)
         y = classes[:1] if isinstance(classes, (list, tuple)) and classes else y.astype(int)
-    time = {"time": np.zeros(1)} if getattr(learner, "uses_time", False) else {}
+    time = {"time": np.zeros(1)} if getattr(learner, "_uses_time", False) else {}
     try:
         clone(model).test_then_train(np.ones((1, 2)), y, **time)
     except ParameterError:
@@ -168,13 +168,13 @@ def _check_learnable(model: Pipeline) -> None:
 
 
 def _split_setting(setting: str, parts: Mapping[str, type]) -> tuple[str, str]:
-    """Split a setting such as ``"rls.forgetting"`` into part and parameter."""
-    part, _, parameter = setting.partition(".")
+    """Split a setting such as ``"rls__forgetting"`` into part and parameter."""
+    part, _, parameter = setting.replace(".", "__", 1).partition("__")  # a dot until 0.1
     if part not in parts or not parameter:
         raise ParameterError(
             f"{_WHERE}: a setting must belong to a part in use, {', '.join(parts)}, such as "
-            f"{next(iter(parts))}.<parameter>, got "
-            f"{setting!r}.{did_you_mean(part, parts) or ' Write part, dot and parameter.'}"
+            f"{next(iter(parts))}__<parameter>, got "
+            f"{setting!r}.{did_you_mean(part, parts) or ' Write <part>__<parameter>.'}"
         )
     accepted = list(inspect.signature(parts[part]).parameters)
     if parameter not in accepted:

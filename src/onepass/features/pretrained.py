@@ -360,6 +360,11 @@ class FrozenNetwork(Frozen):
             )
         return Z
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # features have the dtype of the network
+        return tags
+
     # -- copies --------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
@@ -379,8 +384,9 @@ class FrozenNetwork(Frozen):
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy with the same network."""
         copied = type(self)(**self.get_params(deep=False))
-        if "_opened" in vars(self):
-            copied.__dict__["_opened"] = self._opened
+        for name in ("_opened", "_sklearn_output_config"):
+            if name in vars(self):
+                copied.__dict__[name] = copy.copy(getattr(self, name))
         return copied
 
     # -- identity of the network -------------------------------------------------------------------

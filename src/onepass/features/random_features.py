@@ -29,7 +29,7 @@ Cost: O(d · width) time per row, O(d · width) memory.
 """
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Frozen(Columnwise):
     first axis counts columns.
     """
 
-    merging: ClassVar[str] = "exact"
+    _merging: ClassVar[str] = "exact"
     uses_units: ClassVar[bool] = True
 
     _draws: ClassVar[tuple[str, ...]]
@@ -322,19 +322,18 @@ class RandomFourier(_Units):
             raise ParameterError(
                 f"{where}: `seed` must be less than 2**32, got {seed}. Pass a smaller seed."
             )
-        sampler = _sampler()(gamma=gamma, n_components=self.n_features_out_, random_state=seed)
+        from sklearn.kernel_approximation import RBFSampler  # noqa: PLC0415  the import is slow
+
+        sampler = RBFSampler(gamma=gamma, n_components=self.n_features_out_, random_state=seed)
         sampler.fit(np.zeros((1, d)))
         return sampler.random_weights_, sampler.random_offset_
 
     def _transform_block(self, X: Floats) -> Floats:
-        if not len(X):
-            return np.empty((0, self.n_features_out_), dtype=X.dtype)
-        sampler = _sampler()(gamma=self.gamma, n_components=self.width)
-        sampler.n_features_in_ = X.shape[1]
-        sampler.random_weights_ = self.weights_.astype(X.dtype, copy=False)
-        sampler.random_offset_ = self.offset_.astype(X.dtype, copy=False)
         with np.errstate(over="ignore", invalid="ignore"):
-            Z: Floats = sampler.transform(X)
+            Z: Floats = X @ self.weights_.astype(X.dtype, copy=False)
+            Z += self.offset_
+            np.cos(Z, out=Z)
+            Z *= (2.0 / self.width) ** 0.5  # rounds like RBFSampler
         return check_features(Z, X, "RandomFourier")
 
 
@@ -348,10 +347,3 @@ def _standardize_rows(X: Floats) -> Floats:
     least = 8 * np.finfo(X.dtype).eps * np.abs(near).max(axis=1, keepdims=True, initial=0.0)
     Z /= np.where(spread > least, spread, np.inf)
     return Z
-
-
-def _sampler() -> Any:
-    """Return scikit-learn's RBFSampler, imported late because the import is slow."""
-    from sklearn.kernel_approximation import RBFSampler  # noqa: PLC0415
-
-    return RBFSampler

@@ -6,7 +6,8 @@ With n the number of rows up to and including row x, per column [1]::
     M_n = M_{n-1} + (x - m_{n-1}) (x - m_n)                                  (2)
     z   = (x - m_n) / sqrt(M_n / n)                                          (3)
 
-The row is part of its own statistics, so |z| <= sqrt(n - 1): the first rows are not outliers.
+The row is part of its own statistics, so |z| <= sqrt(n - 1): the first rows are not outliers. The
+statistics may be fixed after the first rows; (3) is then a fixed function of all later rows.
 
 Blocks are vectorised. With D = x - m_0 about the mean m_0 of the n_0 rows before the block, (1) is
 a cumulative sum, m_k - m_0 = (D_1 + ... + D_k) / (n_0 + k), and (2) a sum of terms that are all >=
@@ -23,12 +24,14 @@ Cost: O(d) time per row, O(d) memory.
     The American Statistician 37(3), 1983; equation (2.1) and the shifted data of section 3.
 """
 
+import math
 from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import native
-from onepass.errors import NumericalError
+from onepass import native, validation
+from onepass.errors import MergeError, NumericalError
+from onepass.features.random_features import check_features
 from onepass.features.transformer import Columnwise, column_parts
 from onepass.types import Array, Floats
 
@@ -52,6 +55,11 @@ class Scale(Columnwise):
         mean square, so that zeros stay zeros. (scikit-learn's StandardScaler divides by the
         standard deviation in both cases; the output for a single early row far from 0 would then be
         unbounded.)
+    freeze_after : int, optional
+        Number of rows, >= 1, after which the statistics are fixed; never by default. Later rows are
+        all transformed in the same way, so that a learner's earlier rows stay valid, but values
+        that drift away from the first rows become large. A column that was constant in the first
+        rows, or is added later, keeps its unit.
 
     Attributes
     ----------
@@ -61,6 +69,10 @@ class Scale(Columnwise):
 
     Raises
     ------
+    ParameterError
+        When learning begins, if ``freeze_after`` is out of range.
+    MergeError
+        If fixed statistics are merged with different ones.
     NumericalError
         If squares of a column's values overflow float64.
 
@@ -71,6 +83,8 @@ class Scale(Columnwise):
     [0.0, 1.0, 1.2247]
     >>> float(scale.std_[0].round(4))
     1.633
+    >>> Scale(freeze_after=2).learn([[0.0], [2.0]]).learn_transform([[5.0], [1.0]]).tolist()
+    [[4.0], [0.0]]
     """
 
     rescales: ClassVar[bool] = True
@@ -78,9 +92,15 @@ class Scale(Columnwise):
     origin_: Array
     offset_: Array
     squares_: Array
+    freeze_after_: int
 
-    def __init__(self, with_mean: bool = True) -> None:  # noqa: FBT001, FBT002  as StandardScaler
+    def __init__(
+        self,
+        with_mean: bool = True,  # noqa: FBT001, FBT002  as StandardScaler
+        freeze_after: int | None = None,
+    ) -> None:
         self.with_mean = with_mean
+        self.freeze_after = freeze_after
 
     @property
     def mean_(self) -> Floats:
@@ -91,10 +111,21 @@ class Scale(Columnwise):
     @property
     def std_(self) -> Floats:
         """The divisor after the rows so far, shape (d,); 0 where a column is constant."""
-        std: Floats = np.sqrt(self.squares_ / max(self.rows_seen_, 1))
+        std: Floats = np.sqrt(self.squares_ / max(min(self.rows_seen_, self._limit), 1))
         return std
 
+    @property
+    def _merging(self) -> str:  # type: ignore[override]  # by parameter
+        return "refused" if self.freeze_after is None else "exact"
+
+    @property
+    def _limit(self) -> float:
+        """Number of rows after which the statistics are fixed."""
+        return getattr(self, "freeze_after_", math.inf)
+
     def _start(self, d: int) -> None:
+        if self.freeze_after is not None:
+            self.freeze_after_ = validation.whole(self.freeze_after, "freeze_after", "Scale", low=1)
         self.origin_ = np.zeros(d)
         self.offset_ = np.zeros(d)
         self.squares_ = np.zeros(d)
@@ -106,9 +137,15 @@ class Scale(Columnwise):
         self.squares_ = np.append(self.squares_, new)
 
     def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
+        until = int(max(0.0, min(len(X), self._limit - self.rows_seen_)))
+        out = self._learn_running(X[:until]) if until else X[:0]
+        if until < len(X):
+            out = np.concatenate((out, self._transform_fixed(X[until:])))
+        return out, first_rows
+
+    def _learn_running(self, X: Floats) -> Floats:
+        """Learn n >= 1 rows; return each transformed with the statistics after it."""
         n, seen = X.shape[0], self.rows_seen_
-        if n == 0:
-            return X, first_rows
         if seen == 0 and self.with_mean:
             self.origin_ = np.array(X[0], dtype=np.float64)
         count = np.arange(seen + 1.0, seen + n + 1.0)
@@ -126,23 +163,33 @@ class Scale(Columnwise):
                     self._refuse_overflow(M.T, x, part.start)
                 out[:, part] = _divided(Z, M, least[part]).T
         self.offset_, self.squares_ = offset, squares
-        return out, first_rows
+        return out
+
+    def _transform_fixed(self, X: Floats) -> Floats:
+        """Transform rows with fixed statistics; columns without variance keep their unit."""
+        variance = self.squares_ / self.freeze_after_
+        std = np.sqrt(np.where(variance < self._least(), 1.0, variance))
+        with np.errstate(over="ignore"):
+            Z = ((X - self.origin_) - self.offset_) / std
+        return check_features(Z, X, "Scale").astype(X.dtype, copy=False)
 
     def _compiled_row(self, x: Any, *, learning: bool) -> tuple[Floats, dict[str, Any]] | None:
         """Transform a row in the compiled loop; None if NumPy must handle the row."""
         names = self._row_names(x)
         if names is False or (learning and not self.rows_seen_):
             return None
-        d, seen = len(self.offset_), self.rows_seen_
-        z = np.empty(d)
-        offset, squares = (np.empty(d), np.empty(d)) if learning else (None, None)
+        d, seen, fixed = len(self.offset_), self.rows_seen_, self.rows_seen_ >= self._limit
+        z, new = np.empty(d), learning and not fixed
+        offset, squares = (np.empty(d), np.empty(d)) if new else (None, None)
+        count = -self.freeze_after_ if fixed else seen  # < 0: of fixed statistics
         done = native.loops.scale_row(  # type: ignore[union-attr]
-            x, names, seen, self.with_mean, self.origin_, self.offset_, self.squares_,
+            x, names, count, self.with_mean, self.origin_, self.offset_, self.squares_,
             z, offset, squares,
         )  # fmt: skip
         if not done:
             return None
-        return z, {"offset_": offset, "squares_": squares, "rows_seen_": seen + 1}
+        learned = {"offset_": offset, "squares_": squares} if new else {}
+        return z, {**learned, "rows_seen_": seen + 1}
 
     def _merge_block(self, other: "Scale", at: Array, known: int) -> Array:
         """Merge the moments of both: [2] (2.1)."""
@@ -154,6 +201,16 @@ class Scale(Columnwise):
             origin[at], offset[at], squares[at] = other.origin_, other.offset_, other.squares_
             if not n:
                 self.origin_, self.offset_, self.squares_ = origin, offset, squares
+            elif n + more > self._limit:
+                mine, theirs = (
+                    (self.origin_, self.offset_, self.squares_),
+                    (origin, offset, squares),
+                )
+                if min(n, more) < self._limit or not all(map(np.array_equal, mine, theirs)):
+                    raise MergeError(
+                        "Scale.merge: fixed statistics must be the same in both, got different "
+                        "ones. Create both from one copy that has learned `freeze_after` rows."
+                    )
             else:
                 apart = (origin - self.origin_) + (offset - self.offset_)
                 with np.errstate(over="ignore", invalid="ignore"):
@@ -165,11 +222,13 @@ class Scale(Columnwise):
 
     def _merge_conflict(self, other: "Scale") -> str:
         """Return a reason if the rows of both were scaled by different running statistics."""
-        if not (self.rows_seen_ and other.rows_seen_):
+        n, more = self.rows_seen_, other.rows_seen_
+        if not (n and more) or n + more > self._limit:  # ``_merge_block`` compares fixed statistics
             return ""
         return (
             "its rows were scaled by different statistics. Scale columns by constants that are "
-            "the same for all parts, or use a scale-invariant learner, such as RLS"
+            "the same for all parts, create both from one copy with fixed statistics, or use a "
+            "scale-invariant learner, such as RLS"
         )
 
     def _centred(
@@ -191,6 +250,8 @@ class Scale(Columnwise):
 
     def _transform_block(self, X: Floats) -> Floats:
         n = self.rows_seen_
+        if n >= self._limit:
+            return self._transform_fixed(X)
         with np.errstate(over="ignore", invalid="ignore"):
             if self.with_mean:
                 D = (X - self.origin_) - self.offset_

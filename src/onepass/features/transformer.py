@@ -7,6 +7,9 @@ the state *at its position in the stream*:
                         after rows 1 ... k
 ``transform(X)``        learn nothing; each row is transformed as if it were the next one
 
+``fit``, ``partial_fit`` and ``fit_transform`` are those of scikit-learn: ``fit_transform(X)`` is
+``fit(X).transform(X)``, so that all rows are transformed with the state after the last one.
+
 So ``transform`` followed by ``learn_transform`` of one row return the same numbers: the learner
 after a transformer predicts from the vector that it then learns. The result does not depend on how
 a stream is cut into blocks.
@@ -24,23 +27,26 @@ from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 
 from onepass import native, validation
-from onepass.errors import MergeError, ParameterError
+from onepass.errors import ColumnError, MergeError, NotFittedError, ParameterError, ShapeError
+from onepass.learners.estimator.tags import with_onepass_tags
+from onepass.serialization.state import UnfittedAttribute, forget
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.arrays import (
     ColumnPositions,
     check_contains_rows,
     check_same_parameters,
     column_positions,
+    objects_to_floats,
 )
 from onepass.validation.table import Table, TableLike, has_names, is_frame
 
 __all__ = ["Columnwise", "Transformer", "all_or_nothing", "column_parts", "matrix_with_gaps"]
 
 
-class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
+class Transformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Base class of one-pass transformers; learned attributes end with an underscore.
 
     A subclass defines the abstract methods below, which a Pipeline calls, and ``_merge_from`` and
@@ -64,17 +70,18 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
     fills: ClassVar[bool] = False
     """Whether the transformer replaces missing values."""
 
-    uses_targets: ClassVar[bool] = False
+    _uses_targets: ClassVar[bool] = False
     """Whether a Pipeline must pass targets to ``_learn_with_targets``."""
 
-    merging: ClassVar[str] = "refused"
+    _merging: ClassVar[str] = "refused"
     """Whether a learner after it can be merged; if ``exact``, unless ``_merge_conflict``."""
+    _uses_time: ClassVar[bool] = False
 
     outside: ClassVar[Mapping[str, str]] = {}
     """Arguments that model files do not store, with descriptions; ``load`` requires them again."""
 
     n_features_in_: int
-    rows_seen_: int
+    rows_seen_: Any = UnfittedAttribute()
 
     # -- hooks -----------------------------------------------------------------------------------
 
@@ -106,7 +113,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         """Learn the rows and their targets, as ``_learn_rows``; row k must not depend on target k.
 
         Targets are numbers, shape (n,) or (n, c), or labels as text; None in a prediction before
-        learning, or unless ``uses_targets``.
+        learning, or unless ``_uses_targets``.
         """
         del y
         return self._learn_rows(checked_rows, first_rows)
@@ -168,6 +175,47 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         return "it has its own statistics. Remove this transformer"
 
     # -- public methods ----------------------------------------------------------------------------
+
+    def fit(self, X: TableLike, y: ArrayLike | None = None) -> Self:
+        """Reset the transformer, then learn the rows one after the other.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            At least one row.
+        y : array-like of shape (n,) or (n, c), optional
+            Targets; only ``Lag`` uses them.
+
+        Returns
+        -------
+        self
+        """
+        where = f"{type(self).__name__}.fit"
+        with all_or_nothing(self):
+            forget(self)
+            if not len(self._public(X, "fit", y)):
+                raise ShapeError(
+                    f"{where}: `X` must have rows, got 0 sample(s) while a minimum of 1 is "
+                    "required. partial_fit accepts empty blocks."
+                )
+        return self
+
+    def partial_fit(self, X: TableLike, y: ArrayLike | None = None) -> Self:
+        """Learn the rows one after the other, continuing from the current state.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            n may be zero.
+        y : array-like of shape (n,) or (n, c), optional
+            Targets; only ``Lag`` uses them.
+
+        Returns
+        -------
+        self
+        """
+        self._public(X, "partial_fit", y)
+        return self
 
     def learn(self, X: TableLike, y: ArrayLike | None = None) -> Self:
         """Learn the rows one after the other.
@@ -280,7 +328,38 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_features_in_")
 
+    def __sklearn_tags__(self) -> Any:
+        tags = with_onepass_tags(super().__sklearn_tags__(), self)
+        tags.requires_fit = False  # before the first row, rows are transformed by the initial state
+        tags.input_tags.allow_nan = self.by_name or self.fills
+        tags.input_tags.string = tags.input_tags.categorical = self.by_name
+        return tags
+
     # -- private -------------------------------------------------------------------
+
+    def _names_in(self, given: Sequence[str] | None = None) -> list[str]:
+        """Return the given names of the input columns if they fit; by default those learned."""
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(
+                f"{type(self).__name__}.get_feature_names_out: this {type(self).__name__} is not "
+                "fitted yet: it has learned no row. Call fit, partial_fit or learn_transform first."
+            )
+        default = [f"x{j}" for j in range(getattr(self, "n_features_in_", 0))]
+        names = [str(name) for name in getattr(self, "feature_names_in_", default)]
+        if given is None:
+            return names
+        where, got = f"{type(self).__name__}.get_feature_names_out", [str(name) for name in given]
+        if len(got) != len(names):
+            raise ColumnError(
+                f"{where}: input_features should have length equal to the number of columns "
+                f"learned, {len(names)}, got {len(got)}. Omit it."
+            )
+        if names not in (got, default):
+            raise ColumnError(
+                f"{where}: input_features is not equal to feature_names_in_, the columns learned, "
+                f"{names}, got {got}. Omit it."
+            )
+        return got
 
     def _public(self, X: TableLike, verb: str, y: ArrayLike | None) -> Floats:
         del y
@@ -384,10 +463,10 @@ class Columnwise(Transformer):
             Names of the input columns; by default those seen while learning, or x0, x1, ... if they
             had none. Not needed if output columns are numbered.
         """
+        names = self._names_in(input_features)
         if self._prefix:
-            numbers = range(self.n_features_out_)
-            return np.array([f"{self._prefix}{j}" for j in numbers], dtype=object)
-        return np.array(self._names_in(input_features), dtype=object)
+            names = [f"{self._prefix}{j}" for j in range(self.n_features_out_)]
+        return np.array(names, dtype=object)
 
     def _check_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
         """Return rows as a matrix of the fitted width."""
@@ -429,8 +508,8 @@ class Columnwise(Transformer):
         """Transform each row as if it were the next one, even before learning."""
         if hasattr(self, "n_features_in_"):
             return self._transform_block(checked_rows)
-        transformed: Floats = clone(self).grow(checked_rows.shape[1]).transform(checked_rows)
-        return transformed
+        fresh: Self = clone(self).grow(checked_rows.shape[1])
+        return fresh._transform_block(checked_rows)
 
     def _learn_row(self, x: Any, where: str | None) -> tuple[Floats, dict[str, Any]]:
         """Return one row as transformed after it was learned, and the new attributes."""
@@ -489,12 +568,6 @@ class Columnwise(Transformer):
             "names": None if names is None else list(names),
         }
 
-    def _names_in(self, given: Sequence[str] | None = None) -> list[str]:
-        names = getattr(self, "feature_names_in_", None) if given is None else given
-        if names is not None:
-            return [str(name) for name in names]
-        return [f"x{j}" for j in range(getattr(self, "n_features_in_", 0))]
-
 
 def matrix_with_gaps(
     X: TableLike, where: str, *, d: int | None = None, names: Sequence[str] | None = None
@@ -545,7 +618,7 @@ def _floats(X: object) -> Any:
         return X
     if raw.dtype.kind == "O":
         with suppress(TypeError, ValueError):
-            return raw.astype(np.float64)  # None becomes nan
+            return objects_to_floats(raw)
     return raw
 
 

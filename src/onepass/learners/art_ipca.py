@@ -241,7 +241,7 @@ class BaseARTIPCA:
         return labels
 
     @property
-    def merging(self) -> Literal["exact", "approximate", "refused"]:
+    def _merging(self) -> Literal["exact", "approximate", "refused"]:
         """``approximate``: prototypes are merged in place of the rows averaged in them."""
         return "approximate"
 

@@ -340,7 +340,7 @@ class ClassLearner(Classifier):
         self.moments_ = self.moments_.placed(np.arange(d), d, old, c)
 
     @property
-    def merging(self) -> Literal["exact", "approximate", "refused"]:
+    def _merging(self) -> Literal["exact", "approximate", "refused"]:
         """``exact``: moments add up."""
         return "exact"
 

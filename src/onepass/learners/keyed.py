@@ -36,6 +36,7 @@ from onepass.errors import (
 )
 from onepass.learners.estimator import Learner
 from onepass.learners.estimator.classifier import united_labels
+from onepass.learners.estimator.tags import with_onepass_tags
 from onepass.learners.keyed_states import KeyedStates
 from onepass.learners.rls_packed import PackedRows, fade_to
 from onepass.linalg.interrupt import Interrupt
@@ -516,10 +517,10 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
     # -- merging and copies ------------------------------------------------------------------------
 
     @property
-    def merging(self) -> str:
+    def _merging(self) -> str:
         """As of the model; ``approximate`` instead of ``exact`` if keys are copied or removed."""
         whole = self.prior_strength is None and self.max_keys is None and self.max_age is None
-        kind = str(self.model.merging)
+        kind = str(self.model._merging)
         return "approximate" if kind == "exact" and not whole else kind
 
     def merge(self, other: Self, *, concurrent: bool = False) -> Self:
@@ -637,9 +638,9 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         return nbytes(self)
 
     @property
-    def uses_time(self) -> bool:
+    def _uses_time(self) -> bool:
         """Whether the models require the time of each row."""
-        return bool(getattr(self.model, "uses_time", False))
+        return bool(getattr(self.model, "_uses_time", False))
 
     @property
     def missing(self) -> str:
@@ -663,7 +664,8 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         return self._started
 
     def __sklearn_tags__(self) -> Any:
-        tags, model_tags = super().__sklearn_tags__(), get_tags(self.model)
+        tags = with_onepass_tags(super().__sklearn_tags__(), self)
+        model_tags = get_tags(self.model)
         for name in ("estimator_type", "classifier_tags", "regressor_tags", "target_tags"):
             setattr(tags, name, getattr(model_tags, name))
         return tags

@@ -32,6 +32,7 @@ from onepass.serialization.state import (
     StateAttribute,
     copied_attributes,
     counters,
+    not_fitted,
 )
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 
@@ -265,6 +266,8 @@ class Linear:
 
     def _missing(self, name: str) -> AttributeError:
         """The error for a learned attribute that does not exist."""
+        if "rows_seen_" not in self.__dict__:
+            return not_fitted(self, name)
         return AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: object) -> None:

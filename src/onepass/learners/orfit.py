@@ -174,12 +174,12 @@ class BaseORFit:
     )
 
     @property
-    def merging(self) -> Any:
+    def _merging(self) -> Any:
         """``exact`` if the memory stores all directions, ``approximate`` if it is limited."""
         return specification(self.memory, type(self).__name__).merging
 
     def _unmergeable(self) -> str:
-        if self.merging != "refused":
+        if self._merging != "refused":
             return ""
         return (
             f"got one with memory {self.memory!r}, which stores no evidence. "

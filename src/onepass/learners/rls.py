@@ -77,7 +77,7 @@ class LeastSquares(Linear):
     _frozen: int | None = None  # in frozen copies, the bytes of the state that they do not contain
 
     @property
-    def uses_time(self) -> bool:
+    def _uses_time(self) -> bool:
         """Whether learning requires ``time``, because the forgetting rule decays by time."""
         return self._rule().clock is not None
 
@@ -235,7 +235,7 @@ class LeastSquares(Linear):
     # -- merging -----------------------------------------------------------------------------------
 
     @property
-    def merging(self) -> Any:
+    def _merging(self) -> Any:
         """``exact`` if the state is a decayed sum over rows or stores rows, else ``refused``."""
         chosen = self._rule()
         return "exact" if chosen.additive or chosen.stores_rows else "refused"
@@ -250,7 +250,7 @@ class LeastSquares(Linear):
         floored = (
             0 if chosen.stores_rows else getattr(getattr(self, "forgetting_", None), "rows", 0)
         )
-        if self.merging == "exact" and not floored:  # and no floor was active before
+        if self._merging == "exact" and not floored:  # and no floor was active before
             return ""
         return (
             f"got one whose state with forgetting {chosen} is not a decayed sum over rows. "

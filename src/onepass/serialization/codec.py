@@ -43,7 +43,7 @@ from sklearn.base import BaseEstimator
 from onepass.errors import CheckpointError, NotFittedError, ParameterError
 from onepass.serialization import former
 from onepass.serialization.archive import DEPTH, damaged
-from onepass.serialization.state import StateAttribute, learned
+from onepass.serialization.state import StateAttribute, UnfittedAttribute, learned
 
 __all__ = [
     "MARK",
@@ -193,7 +193,7 @@ def can_learn(cls: type, name: str) -> bool:
         return False
     existing = inspect.getattr_static(cls, name, None)
     defined = callable(existing) or hasattr(existing, "__get__")
-    return isinstance(existing, StateAttribute) or not defined
+    return isinstance(existing, (StateAttribute, UnfittedAttribute)) or not defined
 
 
 def _entry(cls: type, role: Role) -> Entry:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "ADDED",
     "ATTRIBUTES",
     "CLASSES",
     "MODULES",
@@ -22,7 +23,6 @@ __all__ = [
     "current_paths",
     "memory",
     "renamed",
-    "settings",
     "tally",
 ]
 
@@ -77,6 +77,9 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
 """Current class name -> former argument or learned attribute -> current name.
 
 The entries of ``""`` apply to all classes."""
+
+ADDED: dict[str, str] = {"freeze_after": "None"}
+"""Constructor arguments that were added -> the value without them, as text, in settings of runs."""
 
 MODULES: dict[str, str] = {
     "onepass.baselines": "onepass_experiments.baselines",
@@ -163,16 +166,6 @@ def continual_report(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # -- checkpoints of evaluations, until 0.1 ---------------------------------------------------------
-
-
-def settings(tree: dict[str, Any]) -> dict[str, Any]:
-    """Add the missing arguments of baselines to the settings of a run."""
-    models = tree.get("models")
-    if type(models) is not dict:
-        return tree
-    without = ({"@": "LastLabel"}, {"@": "Majority"})
-    complete = {n: {**m, "classes": None} if m in without else m for n, m in models.items()}
-    return {**tree, "models": complete}
 
 
 def course(tree: dict[str, Any], models: Mapping[str, str], ledger: Any) -> dict[str, Any]:

@@ -12,16 +12,44 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from onepass.errors import NotFittedError
+
 __all__ = [
     "CompiledState",
     "RowCounter",
     "StateAttribute",
+    "UnfittedAttribute",
     "copied_attributes",
     "counters",
     "forget",
     "learned",
     "nbytes",
+    "not_fitted",
 ]
+
+
+def not_fitted(owner: object, name: str) -> NotFittedError:
+    """Return the error for a learned attribute that is read before the first row."""
+    kind = type(owner).__name__
+    return NotFittedError(
+        f"{kind}.{name}: this {kind} is not fitted yet: it has learned no row. Call fit, "
+        "partial_fit or learn_one first."
+    )
+
+
+class UnfittedAttribute:
+    """A learned attribute of instances, which raises NotFittedError before the first row.
+
+    A ``__getattr__`` would do the same for all attributes, but slows down every access to any.
+    """
+
+    def __set_name__(self, cls: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, owner: Any, cls: type | None = None) -> Any:
+        if owner is None:
+            return self
+        raise not_fitted(owner, self.name)
 
 
 class StateAttribute:

@@ -504,7 +504,7 @@ class AsyncClient(_Connection):
         task : {"regression", "classification"}, default "regression"
             Task of a preset.
         settings : mapping of str to value, optional
-            Parameters of a preset, such as ``{"rls.forgetting": 0.99}``.
+            Parameters of a preset, such as ``{"rls__forgetting": 0.99}``.
 
         Returns
         -------

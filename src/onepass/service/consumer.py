@@ -63,7 +63,7 @@ class SourceConsumer:
         log: Callable[..., object] | None = None,
     ) -> None:
         learner = durable.frozen_copy
-        if bool(getattr(learner, "uses_time", False)) != source.has_time:
+        if bool(getattr(learner, "_uses_time", False)) != source.has_time:
             must = "not name" if source.has_time else "name"
             raise ParameterError(
                 f"{source.name}: the address must {must} the field of the time, as the learner "

@@ -69,6 +69,7 @@ __all__ = [
     "is_small_table",
     "labels",
     "matrix",
+    "objects_to_floats",
     "refuse_nonfinite",
     "row_vector",
     "targets",
@@ -134,6 +135,7 @@ def refuse_nonfinite(array: Floats, where: str, what: str, names: Sequence[str] 
 
 _PLAIN = frozenset({float, int})
 _REAL = (int, float, np.integer, np.floating)
+_NOT_NUMBERS = (str, bytes, np.datetime64, np.timedelta64)
 
 
 def is_matrix(X: object, d: int) -> TypeGuard[Floats]:
@@ -367,7 +369,7 @@ def _numbers(values: Any, where: str, what: str) -> Floats:
     try:
         array = np.asarray(values if shared is None else shared)
         if array.dtype.kind == "O":
-            array = _from_objects(array)
+            array = objects_to_floats(array)
         if np.ma.is_masked(values):
             array = np.where(np.ma.getmaskarray(values), np.nan, array.astype(np.float64))
     except (ValueError, TypeError, OverflowError) as error:
@@ -393,14 +395,29 @@ def _remedy(what: str) -> str:
     """Return the remedy for non-numeric values in X or y."""
     if what == "y":
         return "Use a classifier for labels; convert numbers stored as text."
-    return "Encode text and dates first, with op.features.Encode()."
+    return (
+        "Encode text and dates first, with op.features.Encode(); divide durations by a unit, such "
+        "as numpy.timedelta64(1, 's')."
+    )
 
 
-def _from_objects(array: Array) -> Floats:
-    """Convert objects to floats; raise for text, even for numeric text such as ``"1"``."""
+def objects_to_floats(array: Array) -> Floats:
+    """Convert objects to floats; None becomes NaN.
+
+    Parameters
+    ----------
+    array : ndarray of object
+
+    Raises
+    ------
+    TypeError
+        For text, even numeric text such as ``"1"``, for dates and durations of NumPy, which
+        ``astype`` would convert to counts of their unit, and for other objects.
+    """
     for value in array.flat:
-        if isinstance(value, (str, bytes)):
-            raise TypeError(f"{value!r} is text")
+        if isinstance(value, _NOT_NUMBERS):
+            kind = "text" if isinstance(value, (str, bytes)) else "a date or duration"
+            raise TypeError(f"{value!r} is {kind}")
     return array.astype(np.float64)
 
 
@@ -573,7 +590,7 @@ def warn_of_large_state(d: int, where: str, before: int = 0) -> None:
         warnings.warn(
             f"{where}: `X` has {d:,} features, whose {d:,} × {d:,} state takes {size / 1e9:,.1f} "
             f"GB, and learning {_PEAK * size / 1e9:,.1f} GB. Choose fewer columns, hash categories "
-            "(encode.categories=hash), or use a learner whose memory is linear in the number of "
+            "(encode__categories=hash), or use a learner whose memory is linear in the number of "
             "features: SGD, or ORFit with memory=op.memory.Principal(100).",
             LargeStateWarning,
             stacklevel=2,

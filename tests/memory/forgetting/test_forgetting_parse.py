@@ -74,7 +74,7 @@ def test_command_line_accepts_forgetting_by_time(
     timed = [*call, "--time", "at", "--set", "rls.forgetting=bounded:half_life=5h"]
     assert main(timed) == 0
     model = op.load("m.onepass")
-    assert model.uses_time
+    assert model._uses_time
     assert model.learner.time_ == hours[-1]
     assert model.predict_one({"x": 2.0}) == pytest.approx(7.0, abs=1e-2)
     capsys.readouterr()

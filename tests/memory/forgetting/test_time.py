@@ -288,8 +288,8 @@ def test_span_may_be_shorter_or_longer_than_all_gaps(span: Any, times: Any) -> N
 def test_pipeline_and_evaluation_pass_time(tmp_path: Path) -> None:
     frame = pd.DataFrame({"at": HOURS, "kind": ["a", "b", "c"] * 20, "x": X[:, 0], "y": Y})
     pipe = op.Pipeline(op.features.Encode(), op.RLSRegressor(0.1, Bounded(half_life="2h")))
-    assert pipe.uses_time
-    assert not op.Pipeline(op.features.Encode(), op.RLSRegressor()).uses_time
+    assert pipe._uses_time
+    assert not op.Pipeline(op.features.Encode(), op.RLSRegressor())._uses_time
     copy = clone(pipe)
     rows = op.stream.read(frame, target="y", time="at", drop=["at"], block=7)
     plain = op.models.pipelines(["sgd"], "regression")["sgd"]

@@ -146,7 +146,7 @@ class Problem:
 def test_every_window_equals_batch_solver(data: st.DataObject, compiled: bool) -> None:  # noqa: FBT001
     problem = Problem(data)
     X, y, model = problem.X, problem.y, problem.model
-    time = problem.time if model.uses_time else None
+    time = problem.time if model._uses_time else None
     with pytest.MonkeyPatch.context() as patch:
         if not compiled:
             patch.setattr(native, "loops", None)

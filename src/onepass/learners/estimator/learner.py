@@ -6,7 +6,7 @@ has real targets, one or several per row; :class:`Clusterer` has none and predic
 cluster.
 
 ``a.merge(b)`` makes ``a`` equal to a learner of the rows of ``a`` and then those of ``b``; ``b`` is
-not changed. The property ``merging`` is one of:
+not changed. The estimator tag ``merging`` (:mod:`onepass.learners.estimator.tags`) is one of:
 
 =============== ==================================================================================
 ``exact``       the result equals learning both streams in one pass, to rounding, in any merge tree
@@ -25,7 +25,8 @@ from sklearn.base import BaseEstimator, ClusterMixin, RegressorMixin
 
 from onepass import linalg, validation
 from onepass.errors import MergeError, NotFittedError, ParameterError, ShapeError
-from onepass.serialization.state import forget, nbytes
+from onepass.learners.estimator.tags import with_onepass_tags
+from onepass.serialization.state import UnfittedAttribute, forget, nbytes
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.arrays import (
     ColumnPositions,
@@ -70,7 +71,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
 
     n_features_in_: int
     feature_names_in_: Array
-    rows_seen_: int
+    rows_seen_: Any = UnfittedAttribute()
 
     # -- hooks -----------------------------------------------------------------------------
 
@@ -120,12 +121,12 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         )
 
     @property
-    def uses_time(self) -> bool:
+    def _uses_time(self) -> bool:
         """Whether ``fit``, ``partial_fit`` and the other learning methods require ``time``."""
         return False
 
     @property
-    def merging(self) -> _KINDS:
+    def _merging(self) -> _KINDS:
         """Result of ``merge`` with these parameters: ``exact``, ``approximate`` or ``refused``."""
         return "refused"
 
@@ -173,7 +174,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
             Weights >= 0 of the rows.
         time : array-like of shape (n,), optional
             Times of the rows, numbers or dates, in ascending order. Required by learners that
-            forget by time (``uses_time``) and rejected by all others.
+            forget by time (tag ``uses_time``) and rejected by all others.
 
         Returns
         -------
@@ -436,6 +437,9 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._started
+
+    def __sklearn_tags__(self) -> Any:
+        return with_onepass_tags(super().__sklearn_tags__(), self)
 
     @property
     def _started(self) -> bool:

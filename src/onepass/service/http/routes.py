@@ -347,7 +347,7 @@ ENDPOINTS = [
     Endpoint("PUT", _MODEL, create, ADMIN,
              "Serve a new learner, from JSON or from a file that op.save wrote.", _VERSION,
              {JSON: ModelSpecification, _MODEL_FILE: bytes}, status=201,
-             example={"model": "rls", "task": "regression", "settings": {"rls.forgetting": 0.99}}),
+             example={"model": "rls", "task": "regression", "settings": {"rls__forgetting": 0.99}}),
     Endpoint("DELETE", _MODEL, retire, ADMIN, "Stop serving a learner; its file is renamed.",
              {JSON: RetiredModel}),
     Endpoint("POST", "/v2/repository/models/{name}/load", reopen, ADMIN,
