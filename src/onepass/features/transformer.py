@@ -7,12 +7,12 @@ the state *at its position in the stream*:
                         after rows 1 ... k
 ``transform(X)``        learn nothing; each row is transformed as if it were the next one
 
-``fit``, ``partial_fit`` and ``fit_transform`` are those of scikit-learn: ``fit_transform(X)`` is
-``fit(X).transform(X)``, so that all rows are transformed with the state after the last one.
-
 So ``transform`` followed by ``learn_transform`` of one row return the same numbers: the learner
 after a transformer predicts from the vector that it then learns. The result does not depend on how
 a stream is cut into blocks.
+
+``fit``, ``partial_fit`` and ``fit_transform`` are those of scikit-learn: ``fit_transform(X)`` is
+``fit(X).transform(X)``, so that all rows are transformed with the state after the last one.
 
 New output columns are appended. Within a block, a new column is 0 in the rows before its first row,
 and the following steps are widened *as if the new column had been zero in all earlier rows*.
