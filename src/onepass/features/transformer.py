@@ -40,7 +40,7 @@ from onepass.validation.arrays import (
     column_positions,
     objects_to_floats,
 )
-from onepass.validation.table import Table, TableLike, has_names, is_frame
+from onepass.validation.table import Table, TableLike, has_names, is_frame, named_row
 
 __all__ = ["Columnwise", "Transformer", "all_or_nothing", "column_parts", "matrix_with_gaps"]
 
@@ -90,9 +90,11 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         shape of the first rows may be stored; nothing else is learned here.
         """
 
-    @abstractmethod
     def _check_row(self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool) -> Any:
         """Validate one row: an array of shape (d,), or a dict of named features."""
+        x = named_row(x)
+        rows: Any = x[None] if isinstance(x, np.ndarray) else [x]
+        return self._check_rows(rows, where, learning=learning)
 
     @abstractmethod
     def _learn_rows(self, checked_rows: Any, first_rows: Array | None) -> tuple[Floats, Array]:
