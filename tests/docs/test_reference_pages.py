@@ -87,7 +87,7 @@ def test_models_and_metrics_of_the_command_line_are_documented() -> None:
 
 
 def test_documented_forgetting_rules_of_the_command_line_are_valid() -> None:
-    table = CLI.partition("| `rls.forgetting=` |")[2].partition("\n\n")[0]
+    table = CLI.partition("| `rls__forgetting=` |")[2].partition("\n\n")[0]
     rules = [text for text in table.split("`")[1::2] if not text.startswith("0")]
     assert len(rules) > 7
     for text in rules:

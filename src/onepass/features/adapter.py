@@ -9,7 +9,7 @@ Cost: one call of ``transform``, and one of ``partial_fit``, per row learned.
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -20,8 +20,8 @@ from sklearn.utils import get_tags
 from onepass.errors import ShapeError, TypeMismatchError
 from onepass.features.encode import to_table
 from onepass.features.transformer import Transformer, matrix_with_gaps
-from onepass.types import Array, ArrayLike, Floats
-from onepass.validation.table import Table, TableLike, named_row
+from onepass.types import Array, Floats
+from onepass.validation.table import Table, TableLike
 
 __all__ = ["Adapter", "adapted"]
 
@@ -100,14 +100,6 @@ class Adapter(Transformer):
         if isinstance(rows, np.ndarray):
             return Table(dict(zip(names, rows.T, strict=True)), len(rows))
         return rows.select(names) if set(rows.names) == set(names) else rows
-
-    def _check_row(
-        self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
-    ) -> Floats | Table:
-        """Return one row as a table or a matrix of one row."""
-        x = named_row(x)
-        rows: Any = x[None] if isinstance(x, np.ndarray) else [x]
-        return self._check_rows(rows, where, learning=learning)
 
     def _learn_rows(
         self, checked_rows: Floats | Table, first_rows: Array | None

@@ -41,7 +41,7 @@ from onepass.errors import (
 )
 from onepass.features.columns import CYCLES, Column, Date, Hashed, Number, Text
 from onepass.features.transformer import Transformer, matrix_with_gaps
-from onepass.types import Array, ArrayLike, Floats
+from onepass.types import Array, Floats
 from onepass.validation.arrays import ColumnPositions, check_values
 from onepass.validation.table import (
     Table,
@@ -49,7 +49,6 @@ from onepass.validation.table import (
     check_encodable,
     is_frame,
     is_missing,
-    named_row,
     to_column,
 )
 
@@ -428,14 +427,6 @@ class Encode(Transformer):
         return _check_no_missing(
             rows, [n for n, c in (columns or {}).items() if c], where, self.missing
         )
-
-    def _check_row(
-        self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
-    ) -> Floats | Table:
-        """Return one row as a table or a matrix of one row."""
-        x = named_row(x)
-        rows: Any = x[None] if isinstance(x, np.ndarray) else [x]
-        return self._check_rows(rows, where, learning=learning)
 
     def _select_names(self, rows: Table, X: object, where: str, *, learning: bool) -> list[str]:
         """Return the names of the columns to encode; ignore or reject other columns."""

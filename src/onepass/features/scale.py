@@ -92,7 +92,7 @@ class Scale(Columnwise):
     origin_: Array
     offset_: Array
     squares_: Array
-    freeze_after_: int
+    freeze_after_: float = math.inf  # inf: never, also in files without it
 
     def __init__(
         self,
@@ -111,17 +111,12 @@ class Scale(Columnwise):
     @property
     def std_(self) -> Floats:
         """The divisor after the rows so far, shape (d,); 0 where a column is constant."""
-        std: Floats = np.sqrt(self.squares_ / max(min(self.rows_seen_, self._limit), 1))
+        std: Floats = np.sqrt(self.squares_ / max(min(self.rows_seen_, self.freeze_after_), 1))
         return std
 
     @property
     def _merging(self) -> str:  # type: ignore[override]  # by parameter
         return "refused" if self.freeze_after is None else "exact"
-
-    @property
-    def _limit(self) -> float:
-        """Number of rows after which the statistics are fixed."""
-        return getattr(self, "freeze_after_", math.inf)
 
     def _start(self, d: int) -> None:
         if self.freeze_after is not None:
@@ -137,7 +132,7 @@ class Scale(Columnwise):
         self.squares_ = np.append(self.squares_, new)
 
     def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
-        until = int(max(0.0, min(len(X), self._limit - self.rows_seen_)))
+        until = int(max(0.0, min(len(X), self.freeze_after_ - self.rows_seen_)))
         out = self._learn_running(X[:until]) if until else X[:0]
         if until < len(X):
             out = np.concatenate((out, self._transform_fixed(X[until:])))
@@ -178,18 +173,19 @@ class Scale(Columnwise):
         names = self._row_names(x)
         if names is False or (learning and not self.rows_seen_):
             return None
-        d, seen, fixed = len(self.offset_), self.rows_seen_, self.rows_seen_ >= self._limit
+        d, seen, fixed = len(self.offset_), self.rows_seen_, self.rows_seen_ >= self.freeze_after_
         z, new = np.empty(d), learning and not fixed
         offset, squares = (np.empty(d), np.empty(d)) if new else (None, None)
-        count = -self.freeze_after_ if fixed else seen  # < 0: of fixed statistics
+        count = -self.freeze_after_ if fixed else seen  # < 0: fixed statistics
         done = native.loops.scale_row(  # type: ignore[union-attr]
             x, names, count, self.with_mean, self.origin_, self.offset_, self.squares_,
             z, offset, squares,
         )  # fmt: skip
         if not done:
             return None
-        learned = {"offset_": offset, "squares_": squares} if new else {}
-        return z, {**learned, "rows_seen_": seen + 1}
+        if not new:
+            return z, {"rows_seen_": seen + 1}
+        return z, {"offset_": offset, "squares_": squares, "rows_seen_": seen + 1}
 
     def _merge_block(self, other: "Scale", at: Array, known: int) -> Array:
         """Merge the moments of both: [2] (2.1)."""
@@ -201,12 +197,12 @@ class Scale(Columnwise):
             origin[at], offset[at], squares[at] = other.origin_, other.offset_, other.squares_
             if not n:
                 self.origin_, self.offset_, self.squares_ = origin, offset, squares
-            elif n + more > self._limit:
+            elif n + more > self.freeze_after_:
                 mine, theirs = (
                     (self.origin_, self.offset_, self.squares_),
                     (origin, offset, squares),
                 )
-                if min(n, more) < self._limit or not all(map(np.array_equal, mine, theirs)):
+                if min(n, more) < self.freeze_after_ or not all(map(np.array_equal, mine, theirs)):
                     raise MergeError(
                         "Scale.merge: fixed statistics must be the same in both, got different "
                         "ones. Create both from one copy that has learned `freeze_after` rows."
@@ -223,7 +219,9 @@ class Scale(Columnwise):
     def _merge_conflict(self, other: "Scale") -> str:
         """Return a reason if the rows of both were scaled by different running statistics."""
         n, more = self.rows_seen_, other.rows_seen_
-        if not (n and more) or n + more > self._limit:  # ``_merge_block`` compares fixed statistics
+        if (
+            not (n and more) or n + more > self.freeze_after_
+        ):  # ``_merge_block`` compares fixed statistics
             return ""
         return (
             "its rows were scaled by different statistics. Scale columns by constants that are "
@@ -250,7 +248,7 @@ class Scale(Columnwise):
 
     def _transform_block(self, X: Floats) -> Floats:
         n = self.rows_seen_
-        if n >= self._limit:
+        if n >= self.freeze_after_:
             return self._transform_fixed(X)
         with np.errstate(over="ignore", invalid="ignore"):
             if self.with_mean:

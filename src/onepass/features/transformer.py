@@ -7,12 +7,12 @@ the state *at its position in the stream*:
                         after rows 1 ... k
 ``transform(X)``        learn nothing; each row is transformed as if it were the next one
 
-``fit``, ``partial_fit`` and ``fit_transform`` are those of scikit-learn: ``fit_transform(X)`` is
-``fit(X).transform(X)``, so that all rows are transformed with the state after the last one.
-
 So ``transform`` followed by ``learn_transform`` of one row return the same numbers: the learner
 after a transformer predicts from the vector that it then learns. The result does not depend on how
 a stream is cut into blocks.
+
+``fit``, ``partial_fit`` and ``fit_transform`` are those of scikit-learn: ``fit_transform(X)`` is
+``fit(X).transform(X)``, so that all rows are transformed with the state after the last one.
 
 New output columns are appended. Within a block, a new column is 0 in the rows before its first row,
 and the following steps are widened *as if the new column had been zero in all earlier rows*.
@@ -41,7 +41,7 @@ from onepass.validation.arrays import (
     column_positions,
     objects_to_floats,
 )
-from onepass.validation.table import Table, TableLike, has_names, is_frame
+from onepass.validation.table import Table, TableLike, has_names, is_frame, named_row
 
 __all__ = ["Columnwise", "Transformer", "all_or_nothing", "column_parts", "matrix_with_gaps"]
 
@@ -94,9 +94,11 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         shape of the first rows may be stored; nothing else is learned here.
         """
 
-    @abstractmethod
     def _check_row(self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool) -> Any:
         """Validate one row: an array of shape (d,), or a dict of named features."""
+        x = named_row(x)
+        rows: Any = x[None] if isinstance(x, np.ndarray) else [x]
+        return self._check_rows(rows, where, learning=learning)
 
     @abstractmethod
     def _learn_rows(self, checked_rows: Any, first_rows: Array | None) -> tuple[Floats, Array]:

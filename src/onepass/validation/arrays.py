@@ -410,14 +410,16 @@ def objects_to_floats(array: Array) -> Floats:
 
     Raises
     ------
-    TypeError
+    TypeMismatchError
         For text, even numeric text such as ``"1"``, for dates and durations of NumPy, which
-        ``astype`` would convert to counts of their unit, and for other objects.
+        ``astype`` would convert to counts of their unit.
+    TypeError, ValueError
+        For other objects.
     """
     for value in array.flat:
         if isinstance(value, _NOT_NUMBERS):
             kind = "text" if isinstance(value, (str, bytes)) else "a date or duration"
-            raise TypeError(f"{value!r} is {kind}")
+            raise TypeMismatchError(f"{value!r} is {kind}")
     return array.astype(np.float64)
 
 
