@@ -182,6 +182,14 @@ def test_objects_that_are_not_rows_are_rejected_with_a_remedy(kind: str) -> None
             lambda X: op.Keyed(op.RLSRegressor(), by=0).partial_fit(X, [1.0, 2.0, 3.0]),
             op.features.Encode().learn,
         ]
+        calls.append(lambda X: op.evaluate.prequential(op.RLSRegressor(), (X, [1.0, 2.0, 3.0])))
     for call in calls:
         with pytest.raises(TypeMismatchError, match=remedy):
             call(make())
+
+
+def test_prequential_evaluation_of_dicts() -> None:
+    model = op.Pipeline(op.features.Encode(), op.RLSRegressor())
+    rows = [{"a": float(i), "b": "uv"[i % 2]} for i in range(9)]
+    report = op.evaluate.prequential(model, (rows, np.arange(9.0)), delay=2)
+    assert report.rows == model.rows_seen_ == 9

@@ -1,7 +1,7 @@
 """Blocks of rows with targets, and errors with the location of a row."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from onepass.errors import OnepassError, ParameterError, ShapeError, SourceError
 from onepass.linalg import widened
 from onepass.types import Array
+from onepass.validation.arrays import check_contains_rows
 from onepass.validation.table import Table, is_frame
 
 __all__ = ["Block", "as_array", "blocks", "located_error", "sliceable", "with_row_location"]
@@ -71,7 +72,10 @@ def blocks(stream: Iterable[object], where: str, start: int = 0) -> Iterator[Blo
         If the stream has fewer rows than ``start``, or a block cannot be divided there.
     """
     if isinstance(stream, tuple) and len(stream) == 2:
-        return _split_pair(sliceable(stream[0]), _as_targets(stream[1]), where, start)
+        X = sliceable(stream[0])
+        if not isinstance(X, Table):
+            check_contains_rows(stream[0], where)
+        return _split_pair(X, _as_targets(stream[1]), where, start)
     if isinstance(stream, Iterable) and not isinstance(stream, (str, np.ndarray)):
         found = (_block(rows, where) for rows in stream)
         return found if hasattr(stream, "start") else _skip_rows(found, start, where)
@@ -131,6 +135,8 @@ def sliceable(X: object) -> Table | Array:
     """Convert rows to a Table or an array, which can be sliced."""
     if isinstance(X, Table):
         return X
+    if isinstance(X, (list, tuple)) and X and isinstance(X[0], Mapping):
+        return Table.from_rows(X)
     return Table.from_frame(X) if is_frame(X) else np.asarray(X)
 
 
