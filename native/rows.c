@@ -24,6 +24,7 @@
 #include "pending.h"
 
 enum { AT_ONCE = GROUPS * K }; /* maximum number of rows per block */
+static const double TOLERANCE = 1e-4; /* lower bound of the tolerance, as in memory/floor.py */
 /* Fading by time, as in memory/forgetting/exponential.py: */
 static const double PATIENCE = 2.0;     /* half-lives between two visits of the floor */
 static const double GAP = 0x1p-24;      /* without a floor, Python handles more fading by one row */
@@ -224,6 +225,44 @@ WITHIN int learn(Rows *rows, int copy, ptrdiff_t n, const double *X, const doubl
     return good;
 }
 
+/* Write the floor of each weight to `aside` (d): the information of `level` rows times the tolerance
+   1 / (P_jj (P^-1)_jj), the share that the other weights do not explain; and at least the ridge. */
+WITHIN void compute_floor(Rows *rows)
+{
+    const ptrdiff_t d = rows->d;
+    const double *D = rows->diagonal[rows->now];
+    vector *column = (vector *)rows->block;
+    double *wanted = rows->aside, *P = wanted + d, *inverse = P + d;
+    memset(P, 0, 2 * d * sizeof *P);
+    for (ptrdiff_t first = 0; first < d; first += WIDE) { /* some columns of U^-1 */
+        const ptrdiff_t end = d - first < WIDE ? d : first + WIDE;
+        vector scale = {0.0};
+        for (ptrdiff_t l = first; l < end; l++)
+            scale[l - first] = 1.0 / D[l];
+        for (ptrdiff_t j = end - 1; j >= 0; j--) {
+            const double *u = rows_at(rows, j);
+            vector x = {0.0};
+            if (j >= first)
+                x[j - first] = 1.0;
+            for (ptrdiff_t l = j + 1; l < end; l++)
+                x -= u[l] * column[l];
+            column[j] = x;
+            x *= x * scale;
+            for (int i = 0; i < WIDE; i++)
+                P[j] += x[i];
+        }
+    }
+    for (ptrdiff_t j = 0; j < d; j++) {
+        const double *u = rows_at(rows, j), least = rows->least[j];
+        inverse[j] += D[j];
+        for (ptrdiff_t l = j + 1; l < d; l++)
+            inverse[l] += u[l] * u[l] * D[j];
+        const double tolerance = fmax(1.0 / (P[j] * inverse[j]), TOLERANCE);
+        const double size = rows->active[j] > 0.0 ? rows->energy[j] / rows->active[j] : 0.0;
+        wanted[j] = fmax(rows->level * size * tolerance, least);
+    }
+}
+
 /* Raise the information on each weight to the floor, by pseudo-rows that the current weights fit.
    They are added to the triangle in place, starting at their first nonzero column. Returns 0 if a
    direction has lost its digits. */
@@ -236,16 +275,15 @@ WITHIN int apply_floor(Rows *rows)
     for (ptrdiff_t j = 0; j < d; j++)
         D[j] *= rows->due;
     rows->due = 1.0;
+    compute_floor(rows);
     for (ptrdiff_t first = 0; first < d; first += AT_ONCE) {
         const ptrdiff_t n = d - first < AT_ONCE ? d - first : AT_ONCE, groups = (n + K - 1) / K;
         double q[AT_ONCE] = {0.0};
         memset(rows->block, 0, rows_of(groups) * wide * sizeof(double));
         for (ptrdiff_t i = 0; i < n; i++) {
             const ptrdiff_t j = first + i;
-            const double size = rows->active[j] > 0.0 ? rows->energy[j] / rows->active[j] : 0.0;
-            const double information = rows->level * size, least = rows->least[j];
             double *to = rows->block + i * wide;
-            q[i] = (information > least ? information : least) * faded_part;
+            q[i] = rows->aside[j] * faded_part;
             to[j] = 1.0;
             memcpy(to + d, rows->w + j * c, c * sizeof *to);
         }
