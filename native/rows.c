@@ -469,19 +469,25 @@ EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, d
 }
 
 EVERY_MACHINE int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
-                                 double *errors)
+                                 const double *weights, double *errors)
 {
     pending_flush(rows);
     if (n == 1) /* the same bits as rows_learn_one without pending rows */
-        return learn_row(rows, X, Y, 1.0, errors, 1);
+        return safe_values(X, rows->d) && safe_values(Y, rows->c) &&
+               (!weights || safe_weights(weights, 1)) &&
+               learn_row(rows, X, Y, weights ? *weights : 1.0, errors, 1);
     const Rows was = *rows;
     memcpy(rows->before, rows->squares, written(rows));
-    const int good = learn_all(rows, 1 - rows->now, n, X, Y, NULL, errors) == n && solved(rows);
-    if (!good) {
-        go_back(rows, &was);
-        rows->fresh = 0;
-    }
+    const int good = learn_all(rows, 1 - rows->now, n, X, Y, weights, errors) == n && solved(rows);
+    if (!good)
+        rows_undo(rows, &was);
     return good;
+}
+
+void rows_undo(Rows *rows, const Rows *was)
+{
+    go_back(rows, was);
+    rows->fresh = 0;
 }
 
 EVERY_MACHINE ptrdiff_t rows_learn_at(Rows *rows, ptrdiff_t n, const double *X, const double *Y,

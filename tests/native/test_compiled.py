@@ -31,6 +31,7 @@ RULES: list[Any] = [
     op.forgetting.Bounded(0.95, floor=3.0),
     op.forgetting.Window(50),
     op.forgetting.Window(50, factor=0.97),
+    "auto",
 ]
 
 

@@ -40,6 +40,7 @@ __all__ = [
     "HALVES",
     "Linear",
     "align_outputs",
+    "check_fitted",
     "coefficients",
     "float64_blocks",
     "from_parameters",
@@ -300,7 +301,7 @@ def coefficients(learner: Any) -> Floats:
     NotFittedError
         If no row was learned.
     """
-    _check_fitted(learner, "coef_")
+    check_fitted(learner, "coef_")
     rows: Floats = _sklearn_shape(learner, learner.weights_.T)
     return rows
 
@@ -313,13 +314,24 @@ def intercepts(learner: Any, values: Callable[[], Floats]) -> Any:
     NotFittedError
         If no row was learned.
     """
-    _check_fitted(learner, "intercept_")
+    check_fitted(learner, "intercept_")
     rows = _sklearn_shape(learner, values())
     return float(rows) if np.ndim(rows) == 0 else rows
 
 
-def _check_fitted(learner: Any, name: str) -> None:
-    """Raise an error if no row was learned."""
+def check_fitted(learner: Any, name: str) -> None:
+    """Raise an error if no row was learned.
+
+    Parameters
+    ----------
+    learner : learner
+    name : str
+        The attribute that was read.
+
+    Raises
+    ------
+    NotFittedError
+    """
     if "rows_seen_" not in learner.__dict__:
         who = type(learner).__name__
         raise NotFittedError(

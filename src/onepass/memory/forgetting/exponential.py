@@ -334,8 +334,8 @@ class Bounded(FadingRule):
         λ in (0, 1]: a row k rows ago has weight λᵏ; 1 means no forgetting.
     floor : float, default=1.0
         The minimum information about each coefficient: that of this number of rows of the part of
-        its feature that the others do not explain, and at least the ridge. With larger values coefficients change less when an unexcited
-        feature is excited again.
+        its feature that the other features do not explain, and at least the ridge. With larger
+        values coefficients change less when an unexcited feature is excited again.
     half_life : float, str or timedelta, optional
         Alternative to ``factor``, as in :class:`Exponential`.
 
