@@ -12,7 +12,7 @@
 #include "rows_type.h"
 
 enum { EXPERTS = 16 };         /* maximum number of experts */
-enum { CHUNK = 256 };          /* maximum number of rows that are learned together */
+enum { CHUNK = 1024 };         /* maximum number of targets that are learned together */
 enum { LONG = 1 << 20 };       /* minimum number of multiplications that release the GIL */
 static const double SHARE = 0.005, RATE = 0.5, LIMIT = 16.0, DECAY = 1.0 - 1.0 / 200.0;
 
@@ -28,7 +28,7 @@ typedef struct {
     double *squares, *number;
     double *row;         /* the current row (d), and its targets (c) */
     double *predictions; /* predictions (c) */
-    double *errors;      /* errors of the experts (count, CHUNK, c) */
+    double *errors;      /* errors of the experts (count, n, c) */
     double *weights;     /* weights (d, c) and offset (c) of the mixture, if `fresh` */
     const double *center; /* m (d): a prediction is (x - m) weights + offset */
     int fresh;
@@ -78,7 +78,7 @@ static void mix(Mixture *self, Py_ssize_t n, const double *Y, const double *weig
     self->fresh = 0;
 }
 
-/* Learn n <= CHUNK / c rows and return 1, or change nothing and return 0. */
+/* Learn n <= chunk_of(self) rows and return 1, or change nothing and return 0. */
 static int advance(Mixture *self, Py_ssize_t n, const double *X, const double *Y,
                    const double *weights, double *errors)
 {

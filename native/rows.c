@@ -170,7 +170,8 @@ WITHIN int prepare(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
         if (rows->level > 0.0 && l < d)
             *(vector *)(rows->energy + l) += energy;
         for (ptrdiff_t j = l; j < d && j < l + WIDE; j++)
-            good &= sharpness(rows, j, rows->due * D[j]) * peak[j - l] <= rows->due * D[j];
+            good &= sharpness(rows, j, rows->due * D[j]) * peak[j - l] <= rows->due * D[j] &&
+                    rows->unseen[j] * peak[j - l] == 0.0;
     }
     for (ptrdiff_t i = 0; rows->started && i < n; i++)
         for (ptrdiff_t j = 0; j < d; j++)
@@ -445,6 +446,15 @@ EVERY_MACHINE static int learn_row(Rows *rows, const double *x, const double *y,
     return 1;
 }
 
+/* Whether the first row of the block is the first in which some feature differs from its mean. */
+WITHIN int shows_unseen(const Rows *rows)
+{
+    int shows = 0;
+    for (ptrdiff_t j = 0; j < rows->d; j++)
+        shows |= rows->unseen[j] != 0.0 && rows->block[j] != 0.0;
+    return shows;
+}
+
 EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, double weight,
                                  double *errors)
 {
@@ -458,7 +468,8 @@ EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, d
         weigh(rows, 1, &weight, &one, &weights);
         rows->faded *= rows->factor;
         prepare(rows, 1, x, y, &weights);
-        if (pending_learn(rows, x, rows->block, weights.q[0], errors)) {
+        if (!shows_unseen(rows) &&
+            pending_learn(rows, x, rows->block, weights.q[0], errors)) {
             visit(rows);
             return 1;
         }
@@ -516,12 +527,12 @@ static int allocate(Rows *rows, int zeros)
 {
     const size_t d = rows->d, c = rows->c, m = d + c;
     const size_t size = place(rows->wide, d) + rows->wide, written = c + 2 * m + 3 * d + 12 * WIDE;
-    const size_t sizes[] = {size, size, d, d, d * c, d * c, c, m, m, d, d, d, d, written, written,
+    const size_t sizes[] = {size, size, d, d, d * c, d * c, c, m, m, d, d, d, d, d, written, written,
                             AT_ONCE * rows->wide};
     double **parts[] = {&rows->triangle[0], &rows->triangle[1], &rows->diagonal[0],
                         &rows->diagonal[1], &rows->w, &rows->start, &rows->squares, &rows->means,
                         &rows->rest, &rows->energy, &rows->active, &rows->last, &rows->least,
-                        &rows->before, &rows->aside, &rows->block};
+                        &rows->unseen, &rows->before, &rows->aside, &rows->block};
     rows->memory = room_for(parts, sizes, sizeof sizes / sizeof *sizes, zeros);
     return rows->memory != NULL;
 }

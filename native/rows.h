@@ -39,6 +39,8 @@ typedef struct {
     double age;                     /* half-lives since the last visit */
     double *energy, *active, *last; /* sums of squares, weights of excited rows, last row (d each) */
     double *least;                  /* the ridge of each weight (d) */
+    double *unseen;                 /* 1 for a feature that has not differed from its mean (d): the
+                                       row in which it does is learned in Python, else 0 */
     /* work space */
     double *before;       /* copy of `squares` to `last` before a row */
     double *aside;        /* copy of `squares` to `last` before some rows of a block */

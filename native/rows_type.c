@@ -59,6 +59,7 @@ static double *part(Rows *rows, PyObject *name, Py_ssize_t *size)
         {"start", rows->start, d * c}, {"squares", rows->squares, c}, {"means", rows->means, d + c},
         {"rest", rows->rest, d + c},   {"least", rows->least, d},     {"energy", rows->energy, d},
         {"active", rows->active, d},   {"last", rows->last, d},       {"w", rows->w, d * c},
+        {"unseen", rows->unseen, d},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (PyUnicode_CompareWithASCIIString(name, table[i].name) == 0) {

@@ -1,8 +1,9 @@
 """Recursive least squares in compiled states of :mod:`onepass.native`, for supported cases.
 
 They support exponential forgetting by rows and by time, with or without a floor, automatic
-forgetting, and windows of rows, once every direction is determined. All other rows, and values so large or small that their
-squares may overflow or underflow, are learned in NumPy arrays by :mod:`onepass.memory.forgetting`.
+forgetting, and windows of rows, once every direction is determined. All other rows, and values so
+large or small that their squares may overflow or underflow, are learned in NumPy arrays by
+:mod:`onepass.memory.forgetting`.
 Both compute the same recursion, to rounding.
 """
 
@@ -217,8 +218,7 @@ class CompiledRows:
     ) -> Any:
         """Return the compiled state; None if directions are undetermined or values extreme."""
         memory, centering, prior = past
-        early = memory.span is not None or centering.mass == 0.0
-        if early or (prior.level and not prior.seen.all()):
+        if memory.span is not None or centering.mass == 0.0:
             return None
         size = np.diagonal(memory.R)
         largest = max(map(linalg.magnitude, (memory.R, memory.z, start, centering.features)))
@@ -247,6 +247,7 @@ class CompiledRows:
         compiled = loops.Rows(*self.theta.shape, self.free, *fading(rule), row_format)
         compiled.put("start", np.ascontiguousarray(start))
         compiled.put("least", self.floor.least)
+        compiled.put("unseen", self.prior.unseen)
         for name in _PARTS:
             compiled.put(name, getattr(self, name))
         theta = np.ascontiguousarray(self.theta)
@@ -331,14 +332,24 @@ class CompiledMixture:
                 return None
             experts.append(rows)
         numbers = np.concatenate((state.weights.ravel(), state.squares, [state.count]))
-        return _mixture(experts, numbers, state.indicators, row_format)
+        return CompiledMixture._joined(experts, numbers, row_format, state.indicators)
 
     def compiled(self, rule: Any, start: Floats, row_format: tuple[Any, ...] | None) -> Any:
         """The compiled state for initial weights."""
         del rule
         each = zip(EXPERTS, self.experts, strict=True)
         experts = [expert.compiled(kind, start, None) for kind, expert in each]
-        return _mixture(experts, self.numbers, self.indicators, row_format)
+        return self._joined(experts, self.numbers, row_format, self.indicators)
+
+    @staticmethod
+    def _joined(experts: Sequence[Any], numbers: Floats, *args: Any) -> Any:
+        """The compiled state of a mixture of compiled experts."""
+        loops: Any = native.loops
+        row_format, indicators = args
+        mixture = loops.Mixture(tuple(experts), indicators, row_format)
+        mixture.numbers(numbers)
+        mixture.constants = CompiledMixture, indicators
+        return mixture
 
     def arrays(self) -> ArrayState:
         """The same state in the form that NumPy uses."""
@@ -349,17 +360,6 @@ class CompiledMixture:
         weights = weights.reshape(K, c)
         state = AutoState(parts, weights, squares, float(count[0]), self.indicators)
         return ArrayState(first.past, state)
-
-
-def _mixture(
-    experts: Sequence[Any], numbers: Floats, indicators: bool, row_format: tuple[Any, ...] | None
-) -> Any:
-    """The compiled state of a mixture of compiled experts."""
-    loops: Any = native.loops
-    mixture = loops.Mixture(tuple(experts), indicators, row_format)
-    mixture.numbers(numbers)
-    mixture.constants = CompiledMixture, indicators
-    return mixture
 
 
 def fading(rule: Any) -> tuple[float, float, int]:
