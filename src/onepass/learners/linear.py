@@ -13,6 +13,7 @@ attributes are then copied from it when they are read. Cost: O(dc) time per row,
 """
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from functools import cache
@@ -48,6 +49,7 @@ __all__ = [
     "initial_weights",
     "intercepts",
     "named_class_columns",
+    "named_coefficients",
     "row_step",
 ]
 
@@ -317,6 +319,39 @@ def intercepts(learner: Any, values: Callable[[], Floats]) -> Any:
     check_fitted(learner, "intercept_")
     rows = _sklearn_shape(learner, values())
     return float(rows) if np.ndim(rows) == 0 else rows
+
+
+def named_coefficients(model: Any) -> dict[str, Any]:
+    """Coefficients of a fitted linear learner, or of one in a pipeline; empty for other models.
+
+    Parameters
+    ----------
+    model : learner or Pipeline
+
+    Returns
+    -------
+    coefficients : dict
+        By feature, or by output and feature: a dict of ``value`` and, for recursive least squares,
+        ``standard_error``.
+    """
+    learner = getattr(model, "learner", model)
+    steps = getattr(model, "features", [])
+    if not getattr(learner, "rows_seen_", 0) or not hasattr(learner, "coef_"):
+        return {}
+    values = np.atleast_2d(learner.coef_)
+    errors = np.atleast_2d(getattr(learner, "coef_std_", np.full(values.shape, np.nan)))
+    names = getattr(learner, "feature_names_in_", [f"x{j}" for j in range(values.shape[1])])
+    names = steps[-1].get_feature_names_out() if steps else names
+    rows = [
+        {
+            str(name): {"value": float(value)}
+            | ({} if math.isnan(std) else {"standard_error": float(std)})
+            for name, value, std in zip(names, *each, strict=True)
+        }
+        for each in zip(values, errors, strict=True)
+    ]
+    outputs = getattr(learner, "classes_", range(len(rows)))
+    return rows[0] if len(rows) == 1 else dict(zip(map(str, outputs), rows, strict=True))
 
 
 def check_fitted(learner: Any, name: str) -> None:
