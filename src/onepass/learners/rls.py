@@ -466,8 +466,11 @@ class RLSRegressor(LeastSquares, Regressor):
     forgetting : float, forgetting rule or str, default=1.0
         A float is the forgetting factor λ in (0, 1]: a row k rows ago has weight λᵏ; 1 means no
         forgetting. λ is short for ``op.forgetting.Bounded(λ)``, which retains the information of
-        one row about features that are unexcited. Other rules of :mod:`onepass.memory.forgetting`,
-        such as forgetting by time, can be given as objects or strings, such as ``"window:1000"``.
+        one row about features that are unexcited. ``"auto"`` mixes eight factors, weighted by
+        their errors, for streams whose rate of change is unknown
+        (:class:`~onepass.memory.forgetting.Auto`). Other rules of
+        :mod:`onepass.memory.forgetting`, such as forgetting by time, can be given as objects or
+        strings, such as ``"window:1000"``.
     prior : float, default=0.0
         Strength >= 0 of the prior that each coefficient is near its initial value, in rows, in
         units of the first value of its feature (:mod:`onepass.memory.square_root`). With 1,
@@ -488,6 +491,12 @@ class RLSRegressor(LeastSquares, Regressor):
         Number of features.
     rows_seen_ : int
         Number of rows learned.
+    covariance_ : ndarray of shape (d, d) or (c, d, d)
+        Covariance (3) of the coefficients; infinite until the rows determine it.
+    coef_std_ : ndarray of shape (d,) or (c, d)
+        Standard errors of the coefficients.
+    forgetting_factor_ : float or ndarray of shape (c,)
+        The factor that leads at present; only with automatic forgetting.
     time_ : int, float or datetime64
         Time of the last row; only with forgetting by time.
 
@@ -526,7 +535,8 @@ class RLSRegressor(LeastSquares, Regressor):
         ----------
         X : array-like of shape (n, d)
         return_std : bool, default=False
-            Whether to also return the standard deviation (2) of a new target.
+            Whether to also return the standard deviation (2) of a new target, with automatic
+            forgetting that of the mixture.
 
         Returns
         -------

@@ -226,6 +226,8 @@ class AutoState:
 class Auto:
     """Forgetting at a rate that follows the stream: a mixture of eight forgetting factors.
 
+    Its experts and weights are described in :mod:`onepass.memory.forgetting.auto`.
+
     Examples
     --------
     >>> import onepass as op
