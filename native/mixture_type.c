@@ -59,6 +59,8 @@ static void mix(Mixture *self, Py_ssize_t n, const double *Y, const double *weig
                 least = fmin(least, loss[k]);
             }
             errors[at] = error;
+            if (*self->number < 0.0) /* a row that is not counted */
+                continue;
             for (Py_ssize_t k = 0; k < count; k++) {
                 const double prior = (1.0 - SHARE) * pi[k * c] + SHARE / (double)count;
                 pi[k * c] = prior * exp(-0.5 * RATE * (loss[k] - least));
@@ -73,7 +75,7 @@ static void mix(Mixture *self, Py_ssize_t n, const double *Y, const double *weig
             }
             self->squares[j] = DECAY * self->squares[j] + leading;
         }
-        *self->number = DECAY * *self->number + 1.0;
+        *self->number = (*self->number < 0.0 ? 1.0 : DECAY) * *self->number + 1.0;
     }
     self->fresh = 0;
 }
@@ -233,28 +235,25 @@ static PyObject *predict_std(Mixture *self, PyObject *x)
     const int good = self->reading.labels == Py_None ? scored(self, x) : 0;
     if (good <= 0)
         return good ? NULL : Py_NewRef(Py_None);
-    double *own = self->errors, *total = own + c, *share = total + c;
-    memset(total, 0, 2 * c * sizeof *total);
+    const Rows *all = self->rows[0]; /* without forgetting */
+    double *own = self->errors, *total = own + c, spread = INFINITY;
+    if (*self->number > 0.0)
+        spread = 1.0 + rows_leverage(all, self->row) + (all->free ? 1.0 / all->mass : 0.0);
+    for (Py_ssize_t j = 0; j < c; j++)
+        total[j] = isfinite(spread) ? spread * self->squares[j] / *self->number : INFINITY;
     for (Py_ssize_t k = 0; k < self->count; k++) {
-        Rows *rows = self->rows[k];
-        const double *pi = self->numbers + k * c;
-        const double spare = rows->mass - (double)rows->d - (rows->free ? 1.0 : 0.0);
-        const double spread =
-            1.0 + rows_leverage(rows, self->row) + (rows->free ? 1.0 / rows->mass : 0.0);
-        if (!(spare > 0.0 && isfinite(spread)))
-            continue;
-        score(self, self->row, rows_fitted(PyTuple_GetItem(self->experts, k)), rows->means, own);
+        const double *weights = rows_fitted(PyTuple_GetItem(self->experts, k));
+        score(self, self->row, weights, self->rows[k]->means, own);
         for (Py_ssize_t j = 0; j < c; j++) {
             const double by = own[j] - self->predictions[j];
-            total[j] += pi[j] * (spread * rows->squares[j] / spare + by * by);
-            share[j] += pi[j];
+            total[j] += self->numbers[k * c + j] * by * by;
         }
     }
     PyObject *mean = number_object(&self->reading, self->predictions);
     if (!mean)
         return NULL;
     for (Py_ssize_t j = 0; j < c; j++)
-        total[j] = share[j] > 0.0 ? sqrt(total[j] / share[j]) : INFINITY;
+        total[j] = sqrt(total[j]);
     PyObject *std = number_object(&self->reading, total);
     return std ? Py_BuildValue("(NN)", mean, std) : (Py_DECREF(mean), NULL);
 }
@@ -324,7 +323,7 @@ static Mixture *create(PyTypeObject *type, PyObject *experts)
         }
     }
     const Py_ssize_t d = self->d, c = self->c, size = (count + 1) * c + 1;
-    const Py_ssize_t errors = count * chunk_of(self) * c + 3 * c;
+    const Py_ssize_t errors = count * chunk_of(self) * c + 2 * c;
     self->nbytes += size * 8;
     self->numbers = PyMem_Calloc(size + d + 2 * c + (d + 1) * c + errors, sizeof(double));
     if (!self->numbers) {

@@ -65,13 +65,13 @@ class ArrayState(NamedTuple):
         """The variance of a target of each row, (n, c); infinite while undetermined."""
         if isinstance(self.rule_state, AutoState):
             return self.rule_state.variance(self.past, X, start)
-        return self.past.variance(X)
+        return self.past.variance(X, self.past.noise)
 
     def covariance(self, start: Floats) -> Floats:
         """The covariance of the weights of each output, (c, d, d); infinite as above."""
         if isinstance(self.rule_state, AutoState):
             return self.rule_state.covariance(self.past, start)
-        return self.past.covariance()
+        return self.past.covariance(self.past.noise)
 
 
 def learn_rows(

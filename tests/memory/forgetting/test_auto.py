@@ -23,14 +23,21 @@ def drifting(seed: int = 0, n: int = 1500, c: int = 1, speed: float = 0.05) -> t
     return X, Y[:, 0] if c == 1 else Y
 
 
-def mixture(each: Any, Y: Any, s: Any, *, indicators: bool = False) -> tuple[Any, Any]:
-    """Predictions by a plain loop, from those of the experts (K, n, c); and the final weights."""
+def mixture(
+    each: Any, Y: Any, s: Any, first: int = 10, *, indicators: bool = False
+) -> tuple[Any, Any]:
+    """Predictions by a plain loop, from those of the experts (K, n, c); and the final weights.
+
+    Rows before ``first`` are not counted.
+    """
     K, n, c = each.shape
     pi, mixed = np.full((K, c), 1.0 / K), np.zeros((n, c))
     for j in range(c):
         squares = count = 0.0
         for i in range(n):
             mixed[i, j] = pi[:, j] @ each[:, i, j]
+            if i < first:
+                continue
             guess = np.clip(each[:, i, j], 0, 1) if indicators else each[:, i, j]
             loss = s[i] * (guess - Y[i, j]) ** 2
             v = squares / count if squares > 0 else np.inf
@@ -49,9 +56,9 @@ def test_predictions_are_those_of_the_mixture(settings: dict[str, Any], c: int) 
     each = np.array(
         [op.RLSRegressor(forgetting=f, **settings).test_then_train(X, y, s) for f in FACTORS]
     ).reshape(len(FACTORS), len(X), c)
-    mixed, pi = mixture(each, y.reshape(-1, c), s)
     model = op.RLSRegressor(forgetting="auto", **settings)
-    scale = np.abs(y).max()
+    scale, first = np.abs(y).max(), 2 * (4 + bool(model.fit_intercept))
+    mixed, pi = mixture(each, y.reshape(-1, c), s, first)
     np.testing.assert_allclose(
         model.test_then_train(X, y, s).reshape(-1, c), mixed, rtol=0, atol=1e-7 * scale
     )
@@ -135,32 +142,39 @@ def test_copies_and_files_continue_bit_for_bit(rows: int, tmp_path: Path) -> Non
 def test_standard_deviations_are_those_of_the_mixture() -> None:
     X, y = drifting(7, 900, c=2)
     model = op.RLSRegressor(forgetting="auto").fit(X, y)
-    pi, center = model.forgetting_.weights, X[:20]
-    mean, second, covariance = np.zeros((2, 20)), np.zeros((2, 20)), np.zeros((2, 4, 4))
+    state, points = model.forgetting_, X[:20]
+    v, pi = state.squares / state.count, state.weights
+    predictions, std = model.predict(points, return_std=True)
+    P = np.linalg.inv(model.memory_.R.T @ model.memory_.R)
+    away = points - X.mean(axis=0)
+    spread = 1 + 1 / 900 + np.einsum("nd,de,ne->n", away, P, away)
+    variance, covariance = spread[:, None] * v, np.zeros((2, 4, 4))
     for k, factor in enumerate(FACTORS):
         one = op.RLSRegressor(forgetting=factor).fit(X, y)
-        p, std = one.predict(center, return_std=True)
-        by = one.coef_ - model.coef_
-        for j in range(2):
-            mean[j] += pi[k, j] * p[:, j]
-            second[j] += pi[k, j] * (std[:, j] ** 2 + p[:, j] ** 2)
-            covariance[j] += pi[k, j] * (one.covariance_[j] + np.outer(by[j], by[j]))
-    predictions, std = model.predict(center, return_std=True)
-    np.testing.assert_allclose(predictions, mean.T, rtol=1e-6)
-    np.testing.assert_allclose(std**2, (second - mean**2).T, rtol=1e-4)
+        variance += pi[k] * (one.predict(points) - predictions) ** 2
+        R = one.memory_.R
+        for j, by in enumerate(one.coef_ - model.coef_):
+            covariance[j] += pi[k, j] * (v[j] * np.linalg.inv(R.T @ R) + np.outer(by, by))
+    np.testing.assert_allclose(std**2, variance, rtol=1e-6)
     np.testing.assert_allclose(model.covariance_, covariance, rtol=1e-5, atol=1e-9)
-    one_mean, one_std = model.predict_one(center[0], return_std=True)
+    one_mean, one_std = model.predict_one(points[0], return_std=True)
     np.testing.assert_allclose(one_mean, predictions[0], rtol=1e-9)
     np.testing.assert_allclose(one_std, std[0], rtol=1e-7)
 
 
-def test_experts_without_variance_are_left_out() -> None:
-    rng = np.random.default_rng(8)
-    X = rng.normal(size=(400, 20))  # more than a half-life of 8 rows determines
-    model = op.RLSRegressor(forgetting="auto").fit(X, X[:, 0] + rng.normal(size=400))
-    _, std = model.predict(X, return_std=True)
-    assert 0.9 < std.mean() < 1.3
-    assert np.isfinite(model.coef_std_).all()
+@pytest.mark.parametrize("speed", [0.0, 0.02, 0.3])
+def test_intervals_cover_as_many_targets_as_stated(speed: float) -> None:
+    X, y = drifting(8, 1500, speed=speed)
+    model = op.RLSRegressor(forgetting="auto").partial_fit(X[:500], y[:500])
+    inside = []
+    for x, target in zip(X[500:], y[500:], strict=True):
+        prediction, std = model.predict_one(x, return_std=True)
+        inside.append(abs(prediction - target) < 1.96 * std)
+        model.learn_one(x, target)
+    assert 0.92 < np.mean(inside) < 0.98
+    early = op.RLSRegressor(forgetting="auto").fit(X[:5], y[:5])
+    assert np.isinf(early.predict(X[:1], return_std=True)[1]).all()
+    assert np.isinf(early.coef_std_).all()
 
 
 def test_merge_is_exact_for_all_rows_and_near_for_faded_ones() -> None:

@@ -9,19 +9,21 @@ weighted mean of the experts. With the errors e_k of a row of weight s before it
     π_k ← ((1 − α) π_k + α / K) exp(−η ℓ_k), normalised,   η = ½, α = 0.005                    (3)
 
 for each output: exponential weights with a fixed share ([1], Fixed Share), so that the mixture
-follows a change of the best factor. v makes the losses independent of units and of the scale of the
-row weights. For class indicators, e_k is the error of the prediction limited to [0, 1]: a score
-beyond the indicator of the right class is no error. Predictions remain linear in the row. Their
-variance is that of the mixture,
+follows a change of the best factor. The first 2 (d + 1) rows, which hardly determine the weights,
+are not counted. v makes the losses independent of units and of the scale of the row weights. For
+class indicators, e_k is the error of the prediction limited to [0, 1]: a score beyond the indicator
+of the right class is no error. Predictions remain linear in the row. Their variance, and the
+covariance of the weights, are those of a mixture with the noise v, which contains the errors of the
+experts on average,
 
-    Var y = Σ_k π_k (σ_k² (x) + (f_k(x) − f(x))²)                                            (4)
+    Var y = v (1 + 1/ν + (x − x̄)ᵀ P₁ (x − x̄)) + Σ_k π_k (f_k(x) − f(x))²                    (4)
+    cov(w) = Σ_k π_k (v P_k + (w_k − w)(w_k − w)ᵀ)                                          (5)
 
-over the experts with finite variance. Cost: K times that of one factor.
+where P₁ and ν are those of all rows, without forgetting. Cost: K times that of one factor.
 
 [1] M. Herbster, M. Warmuth, "Tracking the best expert", Machine Learning 32, 1998.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -63,7 +65,7 @@ class AutoState:
     squares : ndarray of shape (c,)
         The numerator of (1).
     count : float
-        Its denominator.
+        Its denominator; below 0, the number of rows that will not be counted.
     indicators : bool
         Whether targets are class indicators.
     """
@@ -93,32 +95,26 @@ class AutoState:
         weights = np.einsum("kc,kdc->dc", self.weights, [W for W, _, _ in each])
         return weights, middle, (self.weights * offsets).sum(axis=0)
 
+    @property
+    def noise(self) -> Floats:
+        """V of (1), (c,); infinite before the first counted row."""
+        return self.squares / self.count if self.count > 0.0 else np.full_like(self.squares, np.inf)
+
     def variance(self, past: LeastSquaresState, X: Floats, start: Floats) -> Floats:
-        """The variance (4) of a target of each row, (n, c)."""
+        """The variance (4) of a target of each row, (n, c); infinite while undetermined."""
         f = _predicted(self.fitted(past, start), X)
-        each = (
-            (one.variance(X), _predicted(one.fitted(start), X)) for one, _ in self.experts(past)
-        )
-        return self._total((own, (p - f) ** 2) for own, p in each)
+        each = zip(self.weights, self.experts(past), strict=True)
+        between = sum(pi * (_predicted(one.fitted(start), X) - f) ** 2 for pi, (one, _) in each)
+        return np.asarray(past.variance(X, self.noise) + between)
 
     def covariance(self, past: LeastSquaresState, start: Floats) -> Floats:
-        """The covariance of the weights of each output, (c, d, d), as (4)."""
-        w = self.fitted(past, start)[0].T
-        away = ((one.covariance(), (start + one.memory.w).T - w) for one, _ in self.experts(past))
-        return self._total((own, by[:, :, None] * by[:, None]) for own, by in away)
-
-    def _total(self, parts: Iterable[tuple[Floats, Floats]]) -> Floats:
-        """The weighted mean of variance within and between the experts of finite variance."""
-        total: Any = 0.0
-        share: Any = 0.0
-        for (within, between), weight in zip(parts, self.weights, strict=True):
-            finite = np.isfinite(within)
-            pi = np.where(finite, weight.reshape(-1, 1, 1) if within.ndim == 3 else weight, 0.0)
-            total = total + pi * (np.where(finite, within, 0.0) + between)
-            share = share + pi
-        return np.asarray(
-            np.divide(total, share, out=np.full(total.shape, np.inf), where=share > 0)
-        )
+        """The covariance (5) of the weights of each output, (c, d, d)."""
+        w, total = self.fitted(past, start)[0], np.zeros(())
+        for pi, (one, _) in zip(self.weights, self.experts(past), strict=True):
+            by = (start + one.memory.w - w).T
+            within = one.covariance(self.noise)
+            total = total + pi[:, None, None] * (within + by[:, :, None] * by[:, None])
+        return total
 
     def mixed(self, errors: Floats, Y: Floats, s: Floats | None) -> tuple[Floats, "AutoState"]:
         """The errors of the mixture, (n, c), and the state after rows.
@@ -137,6 +133,9 @@ class AutoState:
         mixed, each, share = np.empty(Y.shape), np.arange(len(squares)), SHARE / len(weights)
         for i in range(len(Y)):
             mixed[i] = (weights * errors[:, i]).sum(axis=0)
+            if count < 0.0:
+                count += 1.0
+                continue
             scale = np.where(squares > 0.0, squares / max(count, 1.0), np.inf)
             loss = np.minimum(losses[:, i] / scale, LIMIT)
             prior = (1.0 - SHARE) * weights + share
@@ -179,6 +178,7 @@ class AutoState:
         share, keep = (1.0 - SHARE) ** more if n else 0.0, DECAY**more
         if layout.concurrent:
             share, keep = n / (n + more), 1.0
+        count = keep * max(self.count, 0.0) + max(other.count, 0.0)
         floors = (part[3].grown(layout.d, ridge) for part in self.parts)
         each = zip(pasts, floors, other.parts, strict=True)
         return replace(
@@ -186,7 +186,7 @@ class AutoState:
             parts=tuple((*past, floor.joined(b[3], layout.features)) for past, floor, b in each),
             weights=share * self.weights + (1.0 - share) * weights,
             squares=keep * self.squares + squares,
-            count=keep * self.count + other.count,
+            count=count if count > 0.0 else min(self.count + more, 0.0),
         )
 
     def grown(self, d: int, ridge: float) -> "AutoState":
@@ -249,7 +249,8 @@ class Auto:
         """The initial state; ``least`` (d,) is the ridge of each coefficient."""
         part, c = (*past, Floor.start(least)), past.memory.z.shape[1]
         weights = np.full((len(EXPERTS), c), 1.0 / len(EXPERTS))
-        return AutoState((part,) * (len(EXPERTS) - 1), weights, np.zeros(c), 0.0)
+        count = -2.0 * (len(least) + past.centering.free)
+        return AutoState((part,) * (len(EXPERTS) - 1), weights, np.zeros(c), count)
 
     def learn(self, state: AutoState, past: LeastSquaresState, rows: NewRows) -> Learned:
         """Learn rows one after the other."""

@@ -149,22 +149,22 @@ class LeastSquaresState(NamedTuple):
         spare = self.centering.mass - len(self.memory.z) - self.centering.free
         return self.memory.least / spare if spare > 0.0 else np.full_like(self.memory.least, np.inf)
 
-    def variance(self, X: Floats) -> Floats:
-        """The variance of a target of each row, (n, c); infinite while undetermined."""
+    def variance(self, X: Floats, noise: Floats) -> Floats:
+        """The variance of a target of each row, (n, c), for σ² (c,); infinite if undetermined."""
         spread = 1.0 + self.leverage(X)
         with np.errstate(invalid="ignore"):  # infinity times 0, if the rows fit exactly
-            variance = spread[:, None] * self.noise
+            variance = spread[:, None] * noise
         return np.where(np.isinf(spread)[:, None], np.inf, variance)
 
-    def covariance(self) -> Floats:
+    def covariance(self, noise: Floats) -> Floats:
         """The covariance σ² P of the weights of each output, (c, d, d); infinite as above."""
         R, span, d = self.memory.R, self.memory.span, len(self.memory.z)
         if span is not None:
             R = span.triangle()[0] if isinstance(span, Rebased) and span.determined else R[:0]
-        if len(R) < d or not np.isfinite(self.noise).all():
-            return np.full((len(self.noise), d, d), np.inf)
+        if len(R) < d or not np.isfinite(noise).all():
+            return np.full((len(noise), d, d), np.inf)
         root = linalg.solve_upper(R, np.eye(len(R)))[len(R) - d :]
-        return self.noise[:, None, None] * (root @ root.T)
+        return noise[:, None, None] * (root @ root.T)
 
 
 class NewRows(NamedTuple):
