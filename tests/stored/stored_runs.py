@@ -44,8 +44,9 @@ def resume_run(path: Path, name: str, rows: int) -> Report:
         [{**row, "y": target} for row, target in zip(table(0, rows), y.tolist(), strict=True)],
         target="y", time="at", block=8,
     )  # fmt: skip
+    models = op.models.pipelines(RUNS[name], task, {"rls.forgetting": 1.0})
     return prequential(
-        op.models.pipelines(RUNS[name], task), stream, metrics=list(METRICS[task]), window=15,
+        models, stream, metrics=list(METRICS[task]), window=15,
         points=10, delay=4, checkpoint=path, resume=path.exists(),
     )  # fmt: skip
 

@@ -331,8 +331,8 @@ def named_coefficients(model: Any) -> dict[str, Any]:
     Returns
     -------
     coefficients : dict
-        By feature, or by output and feature: a dict of ``value`` and, for recursive least squares,
-        ``standard_error``.
+        By feature, or by output and feature: a dict of ``value`` and, for recursive least squares
+        and once it is finite, ``standard_error``.
     """
     learner = getattr(model, "learner", model)
     steps = getattr(model, "features", [])
@@ -345,7 +345,7 @@ def named_coefficients(model: Any) -> dict[str, Any]:
     rows = [
         {
             str(name): {"value": float(value)}
-            | ({} if math.isnan(std) else {"standard_error": float(std)})
+            | ({"standard_error": float(std)} if math.isfinite(std) else {})
             for name, value, std in zip(names, *each, strict=True)
         }
         for each in zip(values, errors, strict=True)
