@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 import onepass as op
 from onepass.integrations.river import adopt
+from onepass.memory.forgetting.auto import EXPERTS
 
 Setting = Mapping[str, Any]
 
@@ -31,7 +32,8 @@ class Kind:
 
 def worded(setting: Setting) -> str:
     """Format a setting."""
-    return ", ".join(f"{name}={value}" for name, value in setting.items())
+    parts = {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in setting.items()}
+    return ", ".join(f"{name}={value}" for name, value in parts.items())
 
 
 class OneModelPerOutput(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -106,6 +108,8 @@ SIZES = [{}, {"step_size": 0.3}, {"step_size": 0.1}, {"step_size": 0.03}]
 PRIORS = [{"prior": 1.0}, {"prior": 0.01}, {"prior": 10.0}, {"prior": 100.0}]
 NOISES = [{"noise": 1.0}, {"noise": 0.1}, {"noise": 10.0}, {"noise": 100.0}]
 LAMBDAS = [{"forgetting": value} for value in (0.99, 0.9995, 0.998, 0.95)]
+AUTO = [{"forgetting": "auto"}]
+FACTORS = [{"forgetting": rule.factor} for rule in EXPERTS]  # candidates in hindsight
 GROWTH = [{}, {"grace_period": 50}, {"delta": 1e-3}, {"grace_period": 50, "delta": 1e-3}]
 FORESTS = [{}, {"max_features": None}, {"lambda_value": 1}, {"grace_period": 20}]
 
@@ -113,6 +117,7 @@ MODELS: dict[str, dict[str, Kind]] = {
     "regression": {
         "onepass RLS": Kind(rls, PRIORS),
         "onepass RLS, forgetting 0.99": Kind(rls, LAMBDAS),
+        "onepass RLS, forgetting auto": Kind(rls, AUTO),
         "onepass ORFit, noise 1": Kind(orfit, NOISES),
         "onepass SGD": Kind(sgd, SIZES),
         "River LinearRegression": Kind(linear, STEPS),
@@ -123,6 +128,7 @@ MODELS: dict[str, dict[str, Kind]] = {
     "classification": {
         "onepass RLS": Kind(rls_classes, PRIORS),
         "onepass RLS, forgetting 0.99": Kind(rls_classes, LAMBDAS),
+        "onepass RLS, forgetting auto": Kind(rls_classes, AUTO),
         "onepass ORFit, noise 1": Kind(orfit_classes, NOISES),
         "onepass SGD": Kind(sgd_classes, SIZES),
         "onepass Perceptron": Kind(perceptron, [{}, {"fit_intercept": True}]),
@@ -134,3 +140,8 @@ MODELS: dict[str, dict[str, Kind]] = {
         "River ARF, 3 trees": Kind(grown(forest.ARFClassifier, n_models=3, seed=1), FORESTS),
     },
 }
+HINDSIGHT = {
+    "regression": Kind(rls, FACTORS),
+    "classification": Kind(rls_classes, FACTORS),
+}
+"""Candidates of the best fixed factor in hindsight."""

@@ -101,6 +101,7 @@ static int add(PyObject *module, const char *name, PyType_Spec *spec)
 static int fill(PyObject *module)
 {
     const int wrong = add(module, "Rows", &rows_spec) < 0 ||
+                      add(module, "Mixture", &mixture_spec) < 0 ||
                       add(module, "Linear", &linear_spec) < 0 ||
                       add(module, "Window", &window_spec) < 0 ||
                       PyModule_AddIntConstant(module, "VERSION", VERSION) < 0;

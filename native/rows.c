@@ -24,6 +24,7 @@
 #include "pending.h"
 
 enum { AT_ONCE = GROUPS * K }; /* maximum number of rows per block */
+static const double TOLERANCE = 1e-4; /* lower bound of the tolerance, as in memory/floor.py */
 /* Fading by time, as in memory/forgetting/exponential.py: */
 static const double PATIENCE = 2.0;     /* half-lives between two visits of the floor */
 static const double GAP = 0x1p-24;      /* without a floor, Python handles more fading by one row */
@@ -169,7 +170,8 @@ WITHIN int prepare(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
         if (rows->level > 0.0 && l < d)
             *(vector *)(rows->energy + l) += energy;
         for (ptrdiff_t j = l; j < d && j < l + WIDE; j++)
-            good &= sharpness(rows, j, rows->due * D[j]) * peak[j - l] <= rows->due * D[j];
+            good &= sharpness(rows, j, rows->due * D[j]) * peak[j - l] <= rows->due * D[j] &&
+                    rows->unseen[j] * peak[j - l] == 0.0;
     }
     for (ptrdiff_t i = 0; rows->started && i < n; i++)
         for (ptrdiff_t j = 0; j < d; j++)
@@ -224,6 +226,44 @@ WITHIN int learn(Rows *rows, int copy, ptrdiff_t n, const double *X, const doubl
     return good;
 }
 
+/* Write the floor of each weight to `aside` (d): the information of `level` rows times the tolerance
+   1 / (P_jj (P^-1)_jj), the share that the other weights do not explain; and at least the ridge. */
+WITHIN void compute_floor(Rows *rows)
+{
+    const ptrdiff_t d = rows->d;
+    const double *D = rows->diagonal[rows->now];
+    vector *column = (vector *)rows->block;
+    double *wanted = rows->aside, *P = wanted + d, *inverse = P + d;
+    memset(P, 0, 2 * d * sizeof *P);
+    for (ptrdiff_t first = 0; first < d; first += WIDE) { /* some columns of U^-1 */
+        const ptrdiff_t end = d - first < WIDE ? d : first + WIDE;
+        vector scale = {0.0};
+        for (ptrdiff_t l = first; l < end; l++)
+            scale[l - first] = 1.0 / D[l];
+        for (ptrdiff_t j = end - 1; j >= 0; j--) {
+            const double *u = rows_at(rows, j);
+            vector x = {0.0};
+            if (j >= first)
+                x[j - first] = 1.0;
+            for (ptrdiff_t l = j + 1; l < end; l++)
+                x -= u[l] * column[l];
+            column[j] = x;
+            x *= x * scale;
+            for (int i = 0; i < WIDE; i++)
+                P[j] += x[i];
+        }
+    }
+    for (ptrdiff_t j = 0; j < d; j++) {
+        const double *u = rows_at(rows, j), least = rows->least[j];
+        inverse[j] += D[j];
+        for (ptrdiff_t l = j + 1; l < d; l++)
+            inverse[l] += u[l] * u[l] * D[j];
+        const double tolerance = fmax(1.0 / (P[j] * inverse[j]), TOLERANCE);
+        const double size = rows->active[j] > 0.0 ? rows->energy[j] / rows->active[j] : 0.0;
+        wanted[j] = fmax(rows->level * size * tolerance, least);
+    }
+}
+
 /* Raise the information on each weight to the floor, by pseudo-rows that the current weights fit.
    They are added to the triangle in place, starting at their first nonzero column. Returns 0 if a
    direction has lost its digits. */
@@ -236,16 +276,15 @@ WITHIN int apply_floor(Rows *rows)
     for (ptrdiff_t j = 0; j < d; j++)
         D[j] *= rows->due;
     rows->due = 1.0;
+    compute_floor(rows);
     for (ptrdiff_t first = 0; first < d; first += AT_ONCE) {
         const ptrdiff_t n = d - first < AT_ONCE ? d - first : AT_ONCE, groups = (n + K - 1) / K;
         double q[AT_ONCE] = {0.0};
         memset(rows->block, 0, rows_of(groups) * wide * sizeof(double));
         for (ptrdiff_t i = 0; i < n; i++) {
             const ptrdiff_t j = first + i;
-            const double size = rows->active[j] > 0.0 ? rows->energy[j] / rows->active[j] : 0.0;
-            const double information = rows->level * size, least = rows->least[j];
             double *to = rows->block + i * wide;
-            q[i] = (information > least ? information : least) * faded_part;
+            q[i] = rows->aside[j] * faded_part;
             to[j] = 1.0;
             memcpy(to + d, rows->w + j * c, c * sizeof *to);
         }
@@ -407,6 +446,15 @@ EVERY_MACHINE static int learn_row(Rows *rows, const double *x, const double *y,
     return 1;
 }
 
+/* Whether the first row of the block is the first in which some feature differs from its mean. */
+WITHIN int shows_unseen(const Rows *rows)
+{
+    int shows = 0;
+    for (ptrdiff_t j = 0; j < rows->d; j++)
+        shows |= rows->unseen[j] != 0.0 && rows->block[j] != 0.0;
+    return shows;
+}
+
 EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, double weight,
                                  double *errors)
 {
@@ -420,7 +468,8 @@ EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, d
         weigh(rows, 1, &weight, &one, &weights);
         rows->faded *= rows->factor;
         prepare(rows, 1, x, y, &weights);
-        if (pending_learn(rows, x, rows->block, weights.q[0], errors)) {
+        if (!shows_unseen(rows) &&
+            pending_learn(rows, x, rows->block, weights.q[0], errors)) {
             visit(rows);
             return 1;
         }
@@ -431,19 +480,25 @@ EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, d
 }
 
 EVERY_MACHINE int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
-                                 double *errors)
+                                 const double *weights, double *errors)
 {
     pending_flush(rows);
     if (n == 1) /* the same bits as rows_learn_one without pending rows */
-        return learn_row(rows, X, Y, 1.0, errors, 1);
+        return safe_values(X, rows->d) && safe_values(Y, rows->c) &&
+               (!weights || safe_weights(weights, 1)) &&
+               learn_row(rows, X, Y, weights ? *weights : 1.0, errors, 1);
     const Rows was = *rows;
     memcpy(rows->before, rows->squares, written(rows));
-    const int good = learn_all(rows, 1 - rows->now, n, X, Y, NULL, errors) == n && solved(rows);
-    if (!good) {
-        go_back(rows, &was);
-        rows->fresh = 0;
-    }
+    const int good = learn_all(rows, 1 - rows->now, n, X, Y, weights, errors) == n && solved(rows);
+    if (!good)
+        rows_undo(rows, &was);
     return good;
+}
+
+void rows_undo(Rows *rows, const Rows *was)
+{
+    go_back(rows, was);
+    rows->fresh = 0;
 }
 
 EVERY_MACHINE ptrdiff_t rows_learn_at(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
@@ -472,12 +527,12 @@ static int allocate(Rows *rows, int zeros)
 {
     const size_t d = rows->d, c = rows->c, m = d + c;
     const size_t size = place(rows->wide, d) + rows->wide, written = c + 2 * m + 3 * d + 12 * WIDE;
-    const size_t sizes[] = {size, size, d, d, d * c, d * c, c, m, m, d, d, d, d, written, written,
+    const size_t sizes[] = {size, size, d, d, d * c, d * c, c, m, m, d, d, d, d, d, written, written,
                             AT_ONCE * rows->wide};
     double **parts[] = {&rows->triangle[0], &rows->triangle[1], &rows->diagonal[0],
                         &rows->diagonal[1], &rows->w, &rows->start, &rows->squares, &rows->means,
                         &rows->rest, &rows->energy, &rows->active, &rows->last, &rows->least,
-                        &rows->before, &rows->aside, &rows->block};
+                        &rows->unseen, &rows->before, &rows->aside, &rows->block};
     rows->memory = room_for(parts, sizes, sizeof sizes / sizeof *sizes, zeros);
     return rows->memory != NULL;
 }

@@ -39,6 +39,8 @@ typedef struct {
     double age;                     /* half-lives since the last visit */
     double *energy, *active, *last; /* sums of squares, weights of excited rows, last row (d each) */
     double *least;                  /* the ridge of each weight (d) */
+    double *unseen;                 /* 1 for a feature that has not differed from its mean (d): the
+                                       row in which it does is learned in Python, else 0 */
     /* work space */
     double *before;       /* copy of `squares` to `last` before a row */
     double *aside;        /* copy of `squares` to `last` before some rows of a block */
@@ -62,8 +64,13 @@ ptrdiff_t rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
 /* Learn one row and return 1, or change nothing and return 0. */
 int rows_learn_one(Rows *rows, const double *x, const double *y, double weight, double *errors);
 
-/* Learn n <= FEW rows of weight 1 and return 1, or change nothing and return 0; errors (n, c). */
-int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const double *Y, double *errors);
+/* Learn n <= FEW rows and return 1, or change nothing and return 0; errors (n, c). weights may be
+   NULL. */
+int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
+                   const double *weights, double *errors);
+
+/* Undo the last rows_learn_few; `was` is a copy of the structure before it. */
+void rows_undo(Rows *rows, const Rows *was);
 
 /* Learn n rows, each `passed` half-lives (n) after the row before; rows->factor must be 1. Returns
    the number of rows learned: learning stops before a row as in rows_learn, and before a long gap.

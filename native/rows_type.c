@@ -11,6 +11,7 @@
 #include "packed.h"
 #include "pending.h"
 #include "reading.h"
+#include "rows_type.h"
 
 enum { WIDEST = 1 << 14 }; /* maximum number of features, and of outputs */
 enum { LONG = 1 << 20 };   /* minimum number of multiplications that release the GIL */
@@ -58,6 +59,7 @@ static double *part(Rows *rows, PyObject *name, Py_ssize_t *size)
         {"start", rows->start, d * c}, {"squares", rows->squares, c}, {"means", rows->means, d + c},
         {"rest", rows->rest, d + c},   {"least", rows->least, d},     {"energy", rows->energy, d},
         {"active", rows->active, d},   {"last", rows->last, d},       {"w", rows->w, d * c},
+        {"unseen", rows->unseen, d},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (PyUnicode_CompareWithASCIIString(name, table[i].name) == 0) {
@@ -269,6 +271,12 @@ static void refresh(Object *self)
     self->fresh = 1;
 }
 
+const double *rows_fitted(PyObject *object)
+{
+    refresh((Object *)object);
+    return ((Object *)object)->weights;
+}
+
 /* Scores of a row (c). */
 static void score(Object *self, const double *x, double *scores)
 {
@@ -321,7 +329,7 @@ static PyObject *learn_few(Object *self, PyObject *args)
     if (Y && !self->turn.busy) { /* changed by code run to read X */
         PyThreadState *state = leave(self, n);
         const unsigned mode = flush_subnormals();
-        good = rows_learn_few(rows, n, X, Y, errors);
+        good = rows_learn_few(rows, n, X, Y, NULL, errors);
         restore_mode(mode);
         enter(self, state);
         self->seen += good ? n : 0;
@@ -551,6 +559,11 @@ static PyObject *copy(Object *self, PyObject *unused)
     return (PyObject *)twin;
 }
 
+PyObject *rows_twin(PyObject *object)
+{
+    return copy((Object *)object, NULL);
+}
+
 static PyObject *snapshot(Object *self, PyObject *unused)
 {
     if (!idle(self))
@@ -569,6 +582,16 @@ static void drop(Object *self)
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
     Py_DECREF(type);
+}
+
+Rows *rows_of(PyObject *object, Py_ssize_t *nbytes)
+{
+    if (PyType_GetSlot(Py_TYPE(object), Py_tp_dealloc) != (void *)drop) {
+        PyErr_Format(PyExc_TypeError, "expected an object of the type Rows");
+        return NULL;
+    }
+    *nbytes += ((Object *)object)->nbytes;
+    return &((Object *)object)->rows;
 }
 
 static PyMethodDef methods[] = {

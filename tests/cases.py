@@ -144,6 +144,7 @@ VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
     "RLSRegressor": [
         {"ridge": 0.0},
         {"forgetting": 0.95},
+        {"forgetting": "auto"},
         {"forgetting": forgetting.Exponential(0.95)},
         {"forgetting": forgetting.Window(8)},
         {"forgetting": forgetting.Window(30), "ridge": 0.0},
@@ -155,6 +156,7 @@ VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
     ],
     "RLSClassifier": [
         {"forgetting": 0.95},
+        {"forgetting": "auto"},
         {"ridge": 1.0},
         {"forgetting": forgetting.Directional(0.95)},
         {"forgetting": forgetting.Window(12), "prior": 1.0},

@@ -1,5 +1,5 @@
 """Public import path of the forgetting rules of :mod:`onepass.memory.forgetting`."""
 
-from onepass.memory.forgetting import Bounded, Directional, Exponential, Window
+from onepass.memory.forgetting import Auto, Bounded, Directional, Exponential, Window
 
-__all__ = ["Bounded", "Directional", "Exponential", "Window"]
+__all__ = ["Auto", "Bounded", "Directional", "Exponential", "Window"]

@@ -67,6 +67,13 @@ each a row of the array ``states``: row i in state ``codes[i]``, or not if that 
 general algorithm. ``fitted_packed(m, states, weights, center, offset)`` writes what predictions
 need. The order of the numbers is in ``native/packed.h``.
 
+``Mixture(experts, indicators, format)`` is automatic forgetting: a tuple of up to 16 objects
+``Rows`` of the same sizes, which it owns, weighted as in :mod:`onepass.memory.forgetting.auto`;
+``indicators`` is whether targets are class indicators. ``numbers([doubles])`` sets and returns the
+weights (K, c), the squares (c) and their number. ``learn`` learns rows in blocks and stops before a
+block in which a row requires the general algorithm of one of the experts. The other methods are as
+in ``Rows``.
+
 ``Window(d, c, free, loose, rows, step, format)`` is least squares on the last ``rows`` rows, with
 weights that fade by ``step`` half-lives per row; with ``rows`` 0 the caller determines the rows
 that leave. ``loose`` is whether the penalty leaves directions undetermined.

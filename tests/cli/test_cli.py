@@ -350,7 +350,9 @@ def test_inspect_prints_the_description_of_a_model(
 
     capsys.readouterr()
     assert main(["inspect", str(model), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == describe(model)
+    found = json.loads(capsys.readouterr().out)
+    assert found.pop("coefficients").keys() >= {"km"}
+    assert found == describe(model)
     assert main(["inspect", str(model)]) == 0
     shown = capsys.readouterr().out
     assert "RLSRegressor(ridge=1e-06" in shown

@@ -20,7 +20,10 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, (first, last) in cuts.items():
         table = [HEADER, *(line(i) for i in range(first, last))]
         Path(f"{name}.csv").write_text("\n".join(table) + "\n")
-        does(f"run {name}.csv --target price --drop id -q --save {name}.onepass")
+        does(
+            f"run {name}.csv --target price --drop id -q --save {name}.onepass "
+            "--set rls.forgetting=1.0"
+        )
 
 
 def test_merged_models_equal_one_model_of_all_rows(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,6 +41,7 @@ def test_merged_models_equal_one_model_of_all_rows(capsys: pytest.CaptureFixture
     shown = json.loads(capsys.readouterr().out)
     assert shown["rows_seen"] == 300
     assert shown["columns"] == {"by": "text", "km": "number", "at": "date"}
+    assert "standard_error" in shown["coefficients"]["km"]
 
 
 def test_concurrent_merge_equals_the_library() -> None:

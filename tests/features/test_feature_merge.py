@@ -54,9 +54,12 @@ def merged(parts: list[Any], tree: str) -> Any:
     return a.merge(b).merge(c.merge(d))
 
 
+EXACT = {"rls.forgetting": 1.0}
 PIPELINES: dict[str, Callable[[], Any]] = {
     "encoded": lambda: op.Pipeline(Encode(), op.RLSRegressor(prior=1.0)),
-    "as by name": lambda: op.models.pipelines(["rls"], "regression")["rls"],
+    "as by name": lambda: op.models.pipelines(["rls"], "regression", {"rls.forgetting": 1.0})[
+        "rls"
+    ],
     "forgetting": lambda: op.Pipeline(
         Encode(),
         Impute(),

@@ -442,9 +442,10 @@ class _Seen:
 class _Bounded(_Exponential):
     """Exponential forgetting, with pseudo-rows √(δ_j (1 − φ)) e_j whose target is the present w_j.
 
-    They come every `period` rows where the past fades by rows; and, by time, before a row at which
-    more than two half-lives have passed since the last. Below full rank without a ridge the
-    predictions are not `defined` once there were any.
+    δ_j is proportional to the tolerance 1 / (P_jj (P⁻¹)_jj) of the sums, at least 1e-4. Pseudo-rows
+    come every `period` rows where the past fades by rows; and, by time, before a row at which more
+    than two half-lives have passed since the last. Below full rank without a ridge the predictions
+    are not `defined` once there were any.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -483,8 +484,14 @@ class _Bounded(_Exponential):
         self.carried = max(self.carried, solution.reduced)
         if solution.null:
             self.defined = False
+        tolerance = [mp.one] * self.d
+        if not solution.null:
+            P = mpmath.inverse(mpmath.matrix(self.sums.A))
+            sizes = self.sums.sizes(self.free)
+            tolerance = [1 / (P[j + self.free, j + self.free] * sizes[j]) for j in range(self.d)]
         for j, size in enumerate(self.seen.sizes):
-            wanted = max(self.rule.floor * size, mp.mpf(float(self.ridge[j, j])))
+            share = max(tolerance[j], mp.mpf("1e-4"))
+            wanted = max(self.rule.floor * size * share, mp.mpf(float(self.ridge[j, j])))
             if wanted > 0:
                 a = [mp.zero] * len(self.sums.A)
                 a[j + self.free] = mp.one

@@ -15,7 +15,7 @@ from sampling import sample
 
 X = np.array([[1.0, 2.0], [2.0, 1.0], [0.0, 1.0], [3.0, -1.0]])
 Y = np.array([1.0, 0.0, 1.0, 0.0])
-RULES = [1.0, 0.9, Exponential(0.9), Bounded(0.95), Window(5), Directional(0.9)]
+RULES = [1.0, 0.9, Exponential(0.9), Bounded(0.95), Window(5), Directional(0.9), "auto"]
 SIZES = [1.3e154, 1e200, 1e307, 1.7e308]
 ROWS: dict[str, Callable[[float], Any]] = {
     "alike": lambda v: ([[v, v]], [1.0], None),

@@ -12,7 +12,7 @@ import onepass as op
 from onepass import native
 
 WIDE = 61  # features; so many that rows are buffered
-RULES = [1.0, 0.97, op.forgetting.Exponential(0.99), op.forgetting.Bounded(0.9)]
+RULES = [1.0, 0.97, op.forgetting.Exponential(0.99), op.forgetting.Bounded(0.9), "auto"]
 
 
 def stream(n: int, d: int = WIDE, c: int = 1) -> tuple[Any, Any]:

@@ -61,7 +61,10 @@ def test_blocks_implement_memory_protocols() -> None:
 
 @pytest.mark.parametrize(
     "rule",
-    [getattr(forgetting, name)(3 if name == "Window" else 0.9) for name in forgetting.__all__],
+    [
+        getattr(forgetting, name)(*{"Window": [3], "Auto": []}.get(name, [0.9]))
+        for name in forgetting.__all__
+    ],
     ids=lambda rule: type(rule).__name__,
 )
 def test_forgetting_rules_implement_protocols(rule: Any) -> None:

@@ -31,6 +31,7 @@ RULES: list[Any] = [
     op.forgetting.Bounded(0.95, floor=3.0),
     op.forgetting.Window(50),
     op.forgetting.Window(50, factor=0.97),
+    "auto",
 ]
 
 
@@ -93,6 +94,26 @@ def test_compiled_rls_equals_numpy(rule: Any, settings: Any, size: tuple[int, in
     np.testing.assert_allclose(ours[0], plain[0], rtol=1e-5, atol=1e-5 * scale)
     for one, two in zip(ours[1:], plain[1:], strict=True):
         assert_close(one, two, scale)
+
+
+@pytest.mark.parametrize("rule", [1.0, 0.97, op.forgetting.Exponential(0.99), "auto"], ids=str)
+@pytest.mark.parametrize("d", [6, 60])
+def test_compiled_rls_stops_at_the_first_row_of_a_feature_with_a_prior(rule: Any, d: int) -> None:
+    X, y = stream(d)
+    for j in range(3):
+        X[: 120 + 50 * j, j] = 2.0 * j
+
+    def learned() -> tuple[Any, ...]:
+        model, single = (op.RLSRegressor(forgetting=rule, prior=1.0) for _ in range(2))
+        predictions = model.test_then_train(X, y)
+        single.partial_fit(X[:90], y[:90])
+        for x, target in zip(X[90:], y[90:].tolist(), strict=True):
+            single.learn_one(x, target)
+        return predictions, model.coef_, single.coef_
+
+    ours, plain = learned(), without_loops(learned)
+    for one, two in zip(ours, plain, strict=True):
+        np.testing.assert_allclose(one[-100:], two[-100:], rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("rule", [1.0, 0.98])

@@ -44,10 +44,11 @@ def resume_run(path: Path, name: str, rows: int) -> Report:
         [{**row, "y": target} for row, target in zip(table(0, rows), y.tolist(), strict=True)],
         target="y", time="at", block=8,
     )  # fmt: skip
+    settings = {"rls__forgetting": 1.0, "encode__max_categories": 1000}  # the former defaults
+    models = op.models.pipelines(RUNS[name], task, settings)
     return prequential(
-        op.models.pipelines(RUNS[name], task, {"encode.max_categories": 1000}), stream,
-        metrics=list(METRICS[task]), window=15, points=10, delay=4, checkpoint=path,
-        resume=path.exists(),
+        models, stream, metrics=list(METRICS[task]), window=15,
+        points=10, delay=4, checkpoint=path, resume=path.exists(),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import json as jsons
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from textwrap import indent
 from typing import Annotated, Any
 
 from cyclopts import CycloptsError, Parameter
@@ -15,11 +16,12 @@ __all__ = ["inspect", "merge"]
 
 
 _DATABASE = b"SQLite format 3\0"
+_MAX_COEFFICIENTS = 100  # features, or outputs
 _SNAPSHOT = {"version", "rows_seen", "at", "why", "bytes"}
 
 
 def inspect(model: Path, /, *, json: bool = False) -> None:
-    """Describe a model file: class, parameters, rows learned, size, checksum.
+    """Describe a model file: class, parameters, rows learned, coefficients, size, checksum.
 
     For a checkpoint, such as m.onepass.run, the progress of the run is shown. In the file of a
     durable learner, such as a backup of served/m.db, all snapshots, blocks and keys are verified.
@@ -58,7 +60,7 @@ def _description(file: Path) -> dict[str, Any]:
 
         return examine(file)
     try:
-        return describe(file)
+        description = describe(file)
     except CheckpointError as error:
         try:
             progress = run_progress(file)
@@ -67,6 +69,14 @@ def _description(file: Path) -> dict[str, Any]:
         if progress is None:
             raise error from None
         return asdict(progress)
+    if description.get("functions") or "weights" in description:
+        return description  # the model needs arguments that the file does not contain
+    from onepass import load
+    from onepass.learners.linear import named_coefficients
+
+    coefficients = named_coefficients(load(file))
+    few = 0 < len(coefficients) <= _MAX_COEFFICIENTS
+    return {**description, "coefficients": coefficients} if few else description
 
 
 def _is_database(file: Path) -> bool:
@@ -93,17 +103,27 @@ def _call_text(value: object) -> str:
 
 def _readable(value: object) -> str:
     """Format a value as text for reading."""
-    if isinstance(value, dict):
-        if value.keys() == _SNAPSHOT:
-            return "version {version:,}, {rows_seen:,} rows, {at}: {why}".format_map(value)
-        if value.keys() in ({"class", "parameters"}, {"dtype", "shape"}):
-            return _call_text(value)
-        return "\n".join(f"{name} = {_readable(part)}" for name, part in value.items()) or "–"
-    if isinstance(value, list):
-        return "\n".join(map(_readable, value)) or "–"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return "–" if value is None else str(value)
+    match value:
+        case dict() if "value" in value and value.keys() <= {"value", "standard_error"}:
+            text = " ± ".join(f"{part:.4g}" for part in value.values())
+        case dict() if value.keys() == _SNAPSHOT:
+            text = "version {version:,}, {rows_seen:,} rows, {at}: {why}".format_map(value)
+        case dict() if value.keys() in ({"class", "parameters"}, {"dtype", "shape"}):
+            text = _call_text(value)
+        case dict():
+            parts = {name: _readable(part) for name, part in value.items()}
+            lines = (
+                f"{name}\n{indent(part, '  ')}" if "\n" in part else f"{name} = {part}"
+                for name, part in parts.items()
+            )
+            text = "\n".join(lines)
+        case list():
+            text = "\n".join(map(_readable, value))
+        case int() if not isinstance(value, bool):
+            text = f"{value:,}"
+        case _:
+            text = "" if value is None else str(value)
+    return text or "–"
 
 
 _FORGETTING = (  # remedies in Python, and on the command line
@@ -123,9 +143,10 @@ def merge(
 ) -> None:
     """Merge models into one, equivalent to the first model after learning the rows of the others.
 
-    Recursive least squares (rls), and ORFit with noise and unlimited memory, are merged exactly, in
-    any order. Approximate merges are reported. If models cannot be merged, the command fails. All
-    models must have the same settings.
+    Recursive least squares (rls) with forgetting=1.0, and ORFit with noise and unlimited memory,
+    are merged exactly, in any order. Approximate merges are reported, such as those of rls with
+    automatic forgetting. If models cannot be merged, the command fails. All models must have the
+    same settings.
 
     Parameters
     ----------

@@ -4,8 +4,8 @@ The name of a learner is that of its class without the task, in lower case: ``rl
 :class:`onepass.RLSRegressor` or :class:`onepass.RLSClassifier`. Each model is ``Pipeline(Encode(),
 Impute(), Scale(), learner)``, which skips ``Scale`` if the learner does not depend on the units of
 the features. Some defaults are adapted to tables of more rows than weights in unknown units:
-``rls`` has a prior of the weight of one row, ``orfit`` has noise 1 and an intercept. Every learner
-of :mod:`onepass.learners` is offered.
+``rls`` has a prior of the weight of one row and automatic forgetting, ``orfit`` has noise 1 and an
+intercept. Every learner of :mod:`onepass.learners` is offered.
 """
 
 import inspect
@@ -188,8 +188,9 @@ def _split_setting(setting: str, parts: Mapping[str, type]) -> tuple[str, str]:
 
 def _for_tables(kind: type) -> dict[str, Any]:
     """Return defaults adapted to tables."""
-    start = {
-        "prior": {"prior": 1.0},  # the weight of one row: stable from the first rows, in any units
+    start: dict[str, dict[str, Any]] = {
+        # a prior of one row: stable from the first rows, in any units; most tables drift
+        "forgetting": {"prior": 1.0, "forgetting": "auto"},
         "memory": {"noise": 1.0, "fit_intercept": True},  # more rows than weights: average
     }
     accepted = inspect.signature(kind).parameters

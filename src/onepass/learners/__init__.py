@@ -17,7 +17,7 @@ from onepass.learners.orfit import ORFitClassifier, ORFitRegressor
 from onepass.learners.perceptron import Perceptron
 from onepass.learners.prototypes import Page, Prototypes
 from onepass.learners.rls import RLSClassifier, RLSRegressor
-from onepass.learners.rls_compiled import CompiledRows
+from onepass.learners.rls_compiled import CompiledMixture, CompiledRows
 from onepass.learners.sgd import SGDClassifier, SGDRegressor
 from onepass.serialization.codec import Role, register
 
@@ -53,6 +53,6 @@ register(
     StreamingQDA,
     *STATES,
 )
-register(Role.FORGETTING, CompiledRows)
+register(Role.FORGETTING, CompiledMixture, CompiledRows)
 register(Role.PIPELINE, Keyed)
 register(Role.LOSS, Absolute, EpsilonInsensitive, Hinge, Huber, Logistic, Misclassified, Squared)

@@ -13,6 +13,7 @@ attributes are then copied from it when they are read. Cost: O(dc) time per row,
 """
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from functools import cache
@@ -41,6 +42,7 @@ __all__ = [
     "HALVES",
     "Linear",
     "align_outputs",
+    "check_fitted",
     "coefficients",
     "float64_blocks",
     "from_parameters",
@@ -48,6 +50,7 @@ __all__ = [
     "initial_weights",
     "intercepts",
     "named_class_columns",
+    "named_coefficients",
     "row_step",
 ]
 
@@ -303,7 +306,7 @@ def coefficients(learner: Any) -> Floats:
     NotFittedError
         If no row was learned.
     """
-    _check_fitted(learner, "coef_")
+    check_fitted(learner, "coef_")
     rows: Floats = _sklearn_shape(learner, learner.weights_.T)
     return rows
 
@@ -316,13 +319,57 @@ def intercepts(learner: Any, values: Callable[[], Floats]) -> Any:
     NotFittedError
         If no row was learned.
     """
-    _check_fitted(learner, "intercept_")
+    check_fitted(learner, "intercept_")
     rows = _sklearn_shape(learner, values())
     return float(rows) if np.ndim(rows) == 0 else rows
 
 
-def _check_fitted(learner: Any, name: str) -> None:
-    """Raise an error if no row was learned."""
+def named_coefficients(model: Any) -> dict[str, Any]:
+    """Coefficients of a fitted linear learner, or of one in a pipeline; empty for other models.
+
+    Parameters
+    ----------
+    model : learner or Pipeline
+
+    Returns
+    -------
+    coefficients : dict
+        By feature, or by output and feature: a dict of ``value`` and, for recursive least squares
+        and once it is finite, ``standard_error``.
+    """
+    learner = getattr(model, "learner", model)
+    steps = getattr(model, "features", [])
+    if not getattr(learner, "rows_seen_", 0) or not hasattr(learner, "coef_"):
+        return {}
+    values = np.atleast_2d(learner.coef_)
+    errors = np.atleast_2d(getattr(learner, "coef_std_", np.full(values.shape, np.nan)))
+    names = getattr(learner, "feature_names_in_", [f"x{j}" for j in range(values.shape[1])])
+    names = steps[-1].get_feature_names_out() if steps else names
+    rows = [
+        {
+            str(name): {"value": float(value)}
+            | ({"standard_error": float(std)} if math.isfinite(std) else {})
+            for name, value, std in zip(names, *each, strict=True)
+        }
+        for each in zip(values, errors, strict=True)
+    ]
+    outputs = getattr(learner, "classes_", range(len(rows)))
+    return rows[0] if len(rows) == 1 else dict(zip(map(str, outputs), rows, strict=True))
+
+
+def check_fitted(learner: Any, name: str) -> None:
+    """Raise an error if no row was learned.
+
+    Parameters
+    ----------
+    learner : learner
+    name : str
+        The attribute that was read.
+
+    Raises
+    ------
+    NotFittedError
+    """
     if "rows_seen_" not in learner.__dict__:
         who = type(learner).__name__
         raise NotFittedError(

@@ -15,7 +15,12 @@ with c outputs and ν = Σ_k λ^(n−k) s_k the effective number of rows,
 
     std(x) = σ √(1 + 1/ν + (x − x̄)ᵀ P (x − x̄)),     σ² = least value of (1) / (ν − d − 1)  (2)
 
-(1/ν and the second 1 only with an intercept), infinite while ν ≤ d + 1.
+(1/ν and the second 1 only with an intercept), infinite while ν ≤ d + 1. The covariance of the
+coefficients is
+
+    cov(w) = σ² P,     P = (Σ_k λ^(n−k) s_k (x_k − x̄)(x_k − x̄)ᵀ + λⁿ Π)⁻¹                  (3)
+
+With ``forgetting="auto"`` these are those of a mixture (:mod:`onepass.memory.forgetting.auto`).
 Cost: O(d²) time per row, O(d²) memory; several outputs share the triangle.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
@@ -33,10 +38,11 @@ import numpy as np
 from onepass import linalg, native, validation
 from onepass.errors import MergeError, NotFittedError, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Layout, Regressor
-from onepass.learners.linear import CACHED_VALUES, Linear, initial_weights
+from onepass.learners.linear import CACHED_VALUES, Linear, check_fitted, initial_weights
 from onepass.learners.rls_compiled import ArrayState, CompiledRows, learn_rows, read
 from onepass.learners.rls_merge import add_unstored_prior, align_rows, merge_sums
 from onepass.linalg.centering import Centering
+from onepass.memory.forgetting.auto import AutoState
 from onepass.memory.forgetting.exponential import LeastSquaresState, NewRows
 from onepass.memory.forgetting.parse import rule
 from onepass.memory.forgetting.protocols import ForgettingRule
@@ -65,7 +71,7 @@ class LeastSquares(Linear):
     prior: float
     fit_intercept: bool
     _shape: Callable[[], dict[str, Any]]
-    memory_: Any = StateAttribute()
+    memory_: Any = StateAttribute()  # with automatic forgetting, that of all rows, not faded
     centering_: Any = StateAttribute()
     prior_: Any = StateAttribute()
     forgetting_: Any = StateAttribute()
@@ -109,7 +115,7 @@ class LeastSquares(Linear):
             raise self._too_large(X, Y, s)
         rows = NewRows(X, Y, s, self.initial_weights_, time, getattr(self, "time_", None))
         compiled = self._compiled
-        arrays = ArrayState(self._past(), self.forgetting_) if compiled is None else None
+        arrays = self._arrays() if compiled is None else None
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
                 errors, compiled, arrays = learn_rows(
@@ -123,7 +129,7 @@ class LeastSquares(Linear):
                 good = linalg.finite(weights, offset, predictions)
             else:
                 (memory, *_), state = arrays
-                weights, _, offset = arrays.past.fitted(self.initial_weights_)
+                weights, _, offset = arrays.fitted(self.initial_weights_)
                 good = state.finite and linalg.finite(
                     weights, np.diagonal(memory.R), memory.squares, offset, predictions
                 )
@@ -206,11 +212,20 @@ class LeastSquares(Linear):
         intercepts: Floats = offset - middle @ weights if np.any(middle) else offset
         return intercepts
 
-    def _past(self) -> LeastSquaresState:
-        """The state from which predictions are computed."""
+    def _arrays(self) -> ArrayState:
+        """The state in NumPy's form."""
         if self._compiled is not None:
-            return read(self._compiled).past
-        return LeastSquaresState(self.memory_, self.centering_, self.prior_)
+            return read(self._compiled)
+        past = LeastSquaresState(self.memory_, self.centering_, self.prior_)
+        return ArrayState(past, self.forgetting_)
+
+    @property
+    def forgetting_factor_(self) -> Any:
+        """The forgetting factor that leads: a float, or (c,) for several outputs."""
+        if not isinstance(self.forgetting_, AutoState):
+            raise self._missing("forgetting_factor_")  # as without automatic forgetting
+        factors = self.forgetting_.factors
+        return float(factors[0]) if len(factors) == 1 else factors
 
     def _fitted(self) -> tuple[Floats, Any, Floats]:
         """Weights W (d, c), centre m (d,), offset b (c,): outputs are Wᵀ (x − m) + b."""
@@ -236,8 +251,13 @@ class LeastSquares(Linear):
 
     @property
     def _merging(self) -> Any:
-        """``exact`` if the state is a decayed sum over rows or stores rows, else ``refused``."""
+        """``exact`` if the state is a decayed sum over rows or stores rows, else ``refused``.
+
+        ``approximate`` with automatic forgetting, since the floors depend on the order of all rows.
+        """
         chosen = self._rule()
+        if chosen.state is AutoState:
+            return "approximate"
         return "exact" if chosen.additive or chosen.stores_rows else "refused"
 
     def _unmergeable(self) -> str:
@@ -250,7 +270,7 @@ class LeastSquares(Linear):
         floored = (
             0 if chosen.stores_rows else getattr(getattr(self, "forgetting_", None), "rows", 0)
         )
-        if self._merging == "exact" and not floored:  # and no floor was active before
+        if self._merging != "refused" and not floored:  # and no floor was active before
             return ""
         return (
             f"got one whose state with forgetting {chosen} is not a decayed sum over rows. "
@@ -343,7 +363,7 @@ class LeastSquares(Linear):
     def _set_arrays(self, arrays: ArrayState) -> None:
         """Set the learned attributes."""
         (self.memory_, self.centering_, self.prior_), self.forgetting_ = arrays
-        self.weights_, self.center_, self.offset_ = arrays.past.fitted(self.initial_weights_)
+        self.weights_, self.center_, self.offset_ = arrays.fitted(self.initial_weights_)
 
     def _compile(self) -> None:
         """Do nothing: the state is compiled when a row is learned."""
@@ -446,8 +466,11 @@ class RLSRegressor(LeastSquares, Regressor):
     forgetting : float, forgetting rule or str, default=1.0
         A float is the forgetting factor λ in (0, 1]: a row k rows ago has weight λᵏ; 1 means no
         forgetting. λ is short for ``op.forgetting.Bounded(λ)``, which retains the information of
-        one row about features that are unexcited. Other rules of :mod:`onepass.memory.forgetting`,
-        such as forgetting by time, can be given as objects or strings, such as ``"window:1000"``.
+        one row about features that are unexcited. ``"auto"`` mixes eight factors, weighted by
+        their errors, for streams whose rate of change is unknown
+        (:class:`~onepass.memory.forgetting.Auto`). Other rules of
+        :mod:`onepass.memory.forgetting`, such as forgetting by time, can be given as objects or
+        strings, such as ``"window:1000"``.
     prior : float, default=0.0
         Strength >= 0 of the prior that each coefficient is near its initial value, in rows, in
         units of the first value of its feature (:mod:`onepass.memory.square_root`). With 1,
@@ -468,6 +491,12 @@ class RLSRegressor(LeastSquares, Regressor):
         Number of features.
     rows_seen_ : int
         Number of rows learned.
+    covariance_ : ndarray of shape (d, d) or (c, d, d)
+        Covariance (3) of the coefficients; infinite until the rows determine it.
+    coef_std_ : ndarray of shape (d,) or (c, d)
+        Standard errors of the coefficients.
+    forgetting_factor_ : float or ndarray of shape (c,)
+        The factor that leads at present; only with automatic forgetting.
     time_ : int, float or datetime64
         Time of the last row; only with forgetting by time.
 
@@ -506,7 +535,8 @@ class RLSRegressor(LeastSquares, Regressor):
         ----------
         X : array-like of shape (n, d)
         return_std : bool, default=False
-            Whether to also return the standard deviation (2) of a new target.
+            Whether to also return the standard deviation (2) of a new target, with automatic
+            forgetting that of the mixture.
 
         Returns
         -------
@@ -525,18 +555,20 @@ class RLSRegressor(LeastSquares, Regressor):
             return super().predict(X)
         array = self._matrix(X, "predict")
         predictions = self._to_predictions(self._scores(array), None)
-        past = self._past()
-        d, center = array.shape[1], past.centering
-        spare = center.mass - d - center.free
-        if spare <= 0.0:  # not determined yet
-            return predictions, np.full(predictions.shape, np.inf)
-        variance = past.memory.least / spare
-        spread = 1.0 + past.leverage(array)
-        with np.errstate(invalid="ignore"):  # infinity times 0, if the rows fit exactly
-            std = np.sqrt(spread[:, None] * variance)
-        return predictions, self._to_predictions(
-            np.where(np.isinf(spread)[:, None], np.inf, std), None
-        )
+        std = np.sqrt(self._arrays().variance(array, self.initial_weights_))
+        return predictions, self._to_predictions(std, None)
+
+    @property
+    def covariance_(self) -> Floats:
+        """Covariance of the coefficients (3): (d, d), or (c, d, d) for several outputs."""
+        check_fitted(self, "covariance_")
+        covariance = self._arrays().covariance(self.initial_weights_)
+        return covariance[0] if self.target_ndim_ == 1 else covariance
+
+    @property
+    def coef_std_(self) -> Floats:
+        """Standard errors of the coefficients, the roots of the diagonal of ``covariance_``."""
+        return np.sqrt(np.diagonal(self.covariance_, axis1=-2, axis2=-1))
 
     def predict_one(self, x: RowLike, *, return_std: bool = False) -> Any:
         """Predict the target of one row, from the initial weights if no row was learned.
@@ -636,3 +668,8 @@ class RLSClassifier(LeastSquares, Classifier):
         self.centering_ = self.centering_.with_outputs(at, c)
         self.memory_ = self.memory_.with_outputs(at, c)
         self.forgetting_ = self.forgetting_.with_outputs(at, c)
+
+    def _start(self, d: int, c: int) -> None:
+        super()._start(d, c)
+        if isinstance(self.forgetting_, AutoState):
+            self.forgetting_ = replace(self.forgetting_, indicators=True)

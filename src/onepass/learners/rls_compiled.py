@@ -1,12 +1,13 @@
 """Recursive least squares in compiled states of :mod:`onepass.native`, for supported cases.
 
-They support exponential forgetting by rows and by time, with or without a floor, and windows of
-rows, once every direction is determined. All other rows, and values so large or small that their
-squares may overflow or underflow, are learned in NumPy arrays by :mod:`onepass.memory.forgetting`.
+They support exponential forgetting by rows and by time, with or without a floor, automatic
+forgetting, and windows of rows, once every direction is determined. All other rows, and values so
+large or small that their squares may overflow or underflow, are learned in NumPy arrays by
+:mod:`onepass.memory.forgetting`.
 Both compute the same recursion, to rounding.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,6 +17,7 @@ from onepass import linalg, native, validation
 from onepass.learners.linear import float64_blocks
 from onepass.linalg.centering import Centering
 from onepass.memory.floor import Floor, rows_between
+from onepass.memory.forgetting.auto import EXPERTS, Auto, AutoState
 from onepass.memory.forgetting.exponential import (
     Bounded,
     Exponential,
@@ -30,6 +32,7 @@ from onepass.types import Floats
 
 __all__ = [
     "ArrayState",
+    "CompiledMixture",
     "CompiledRows",
     "fading",
     "learn_rows",
@@ -51,6 +54,24 @@ class ArrayState(NamedTuple):
     past: LeastSquaresState
     rule_state: Any
     """The state of the forgetting rule."""
+
+    def fitted(self, start: Floats) -> tuple[Floats, Floats, Floats]:
+        """Weights W (d, c), centre m (d,), offset b (c,): a row's prediction is Wᵀ(x − m) + b."""
+        if isinstance(self.rule_state, AutoState):
+            return self.rule_state.fitted(self.past, start)
+        return self.past.fitted(start)
+
+    def variance(self, X: Floats, start: Floats) -> Floats:
+        """The variance of a target of each row, (n, c); infinite while undetermined."""
+        if isinstance(self.rule_state, AutoState):
+            return self.rule_state.variance(self.past, X, start)
+        return self.past.variance(X, self.past.noise)
+
+    def covariance(self, start: Floats) -> Floats:
+        """The covariance of the weights of each output, (c, d, d); infinite as above."""
+        if isinstance(self.rule_state, AutoState):
+            return self.rule_state.covariance(self.past, start)
+        return self.past.covariance(self.past.noise)
 
 
 def learn_rows(
@@ -197,8 +218,7 @@ class CompiledRows:
     ) -> Any:
         """Return the compiled state; None if directions are undetermined or values extreme."""
         memory, centering, prior = past
-        early = memory.span is not None or centering.mass == 0.0
-        if early or (prior.level and not prior.seen.all()):
+        if memory.span is not None or centering.mass == 0.0:
             return None
         size = np.diagonal(memory.R)
         largest = max(map(linalg.magnitude, (memory.R, memory.z, start, centering.features)))
@@ -227,6 +247,7 @@ class CompiledRows:
         compiled = loops.Rows(*self.theta.shape, self.free, *fading(rule), row_format)
         compiled.put("start", np.ascontiguousarray(start))
         compiled.put("least", self.floor.least)
+        compiled.put("unseen", self.prior.unseen)
         for name in _PARTS:
             compiled.put(name, getattr(self, name))
         theta = np.ascontiguousarray(self.theta)
@@ -252,6 +273,95 @@ class CompiledRows:
         return ArrayState(past, floor)
 
 
+@dataclass(frozen=True, eq=False)
+class CompiledMixture:
+    """The content of a compiled state of automatic forgetting.
+
+    Parameters
+    ----------
+    experts : tuple of CompiledRows
+    numbers : ndarray
+        Weights of the experts (K, c), squares (c) and count, as in :class:`AutoState`.
+    indicators : bool
+        Whether targets are class indicators.
+    """
+
+    state: ClassVar[type] = AutoState
+
+    experts: tuple[CompiledRows, ...]
+    numbers: Floats
+    indicators: bool
+
+    @classmethod
+    def of(cls, compiled: Any) -> "CompiledMixture":
+        """Copy a state."""
+        twin = compiled.copy()
+        experts = tuple(CompiledRows.of(expert) for expert in twin.experts)
+        return cls(experts, np.frombuffer(twin.numbers()).copy(), compiled.constants[1])
+
+    @classmethod
+    def read(cls, compiled: Any) -> ArrayState:
+        """Copy a state to the form that NumPy uses."""
+        return cls.of(compiled).arrays()
+
+    @classmethod
+    def exported(cls, compiled: Any) -> dict[str, Any]:
+        """The learned attributes for files, from which learning continues bit for bit."""
+        return {"compiled_": cls.of(compiled)}
+
+    @staticmethod
+    def supports(rule: Any, d: int, n: int) -> bool:
+        """Whether there is a compiled state with d features, for blocks of n rows."""
+        del rule, n
+        return d <= _MAX_FLOOR
+
+    @staticmethod
+    def compile(
+        rule: Any,
+        past: LeastSquaresState,
+        state: AutoState,
+        start: Floats,
+        row_format: tuple[Any, ...] | None,
+    ) -> Any:
+        """Return the compiled state; None if one of the experts cannot be compiled."""
+        del rule
+        experts = []
+        for kind, (expert, floor) in zip(EXPERTS, state.experts(past), strict=True):
+            rows = CompiledRows.compile(kind, expert, floor, start, None)
+            if rows is None:
+                return None
+            experts.append(rows)
+        numbers = np.concatenate((state.weights.ravel(), state.squares, [state.count]))
+        return CompiledMixture._joined(experts, numbers, row_format, state.indicators)
+
+    def compiled(self, rule: Any, start: Floats, row_format: tuple[Any, ...] | None) -> Any:
+        """The compiled state for initial weights."""
+        del rule
+        each = zip(EXPERTS, self.experts, strict=True)
+        experts = [expert.compiled(kind, start, None) for kind, expert in each]
+        return self._joined(experts, self.numbers, row_format, self.indicators)
+
+    @staticmethod
+    def _joined(experts: Sequence[Any], numbers: Floats, *args: Any) -> Any:
+        """The compiled state of a mixture of compiled experts."""
+        loops: Any = native.loops
+        row_format, indicators = args
+        mixture = loops.Mixture(tuple(experts), indicators, row_format)
+        mixture.numbers(numbers)
+        mixture.constants = CompiledMixture, indicators
+        return mixture
+
+    def arrays(self) -> ArrayState:
+        """The same state in the form that NumPy uses."""
+        first, *faded = (expert.arrays() for expert in self.experts)
+        parts = tuple((*past, floor) for past, floor in faded)
+        K, c = len(EXPERTS), len(first.past.memory.squares)
+        weights, squares, count = np.split(self.numbers, [K * c, (K + 1) * c])
+        weights = weights.reshape(K, c)
+        state = AutoState(parts, weights, squares, float(count[0]), self.indicators)
+        return ArrayState(first.past, state)
+
+
 def fading(rule: Any) -> tuple[float, float, int]:
     """Return factor, level and period of a rule, as arguments of ``native.loops.Rows``."""
     return rule.factor or 0.0, _level(rule), rows_between(rule.factor or 1.0)
@@ -268,7 +378,7 @@ def _prefers_blas(d: int) -> bool:
 
 
 _COMPILED: Mapping[type, Any] = {
-    Bounded: CompiledRows, Exponential: CompiledRows, Window: CompiledWindow
+    Auto: CompiledMixture, Bounded: CompiledRows, Exponential: CompiledRows, Window: CompiledWindow
 }  # fmt: skip
 """The compiled states, by forgetting rule."""
 

@@ -27,8 +27,10 @@ import numpy as np
 from onepass import linalg
 from onepass.errors import MergeError, NumericalError
 from onepass.learners.estimator import Layout
+from onepass.learners.rls_compiled import ArrayState
 from onepass.linalg.centering import Centering
 from onepass.memory.evidence import Evidence, without_prior
+from onepass.memory.forgetting.auto import AutoState, Part
 from onepass.memory.forgetting.exponential import LeastSquaresState
 from onepass.memory.forgetting.parse import rule
 from onepass.memory.forgetting.window import WindowRows
@@ -63,6 +65,11 @@ class MergeState(NamedTuple):
             learner.initial_weights_,
         )
         return cls(*parts, learner.ridge)
+
+    def of_part(self, part: Part) -> "MergeState":
+        """The state of an expert of automatic forgetting."""
+        memory, centering, prior, _ = part
+        return self._replace(memory=memory.current(), centering=centering, prior=prior)
 
     def faded(self, factor: float) -> "MergeState":
         """The state after the weights of all rows and of the prior are multiplied by ``factor``."""
@@ -279,25 +286,34 @@ def merge_sums(learner: Any, other: Any, layout: Layout) -> None:
             f"for {len(learner.initial_weights_)} of now {layout.d} features. Pass a number, or "
             "learn the same features in all parts."
         )
+    ridge = np.asarray(learner.ridge, dtype=np.float64)
+    state, least = learner.forgetting_, float(ridge) if ridge.ndim == 0 else 0.0
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         one, two = MergeState.of(learner), MergeState.of(other)
+        pairs = [(one, two)]
         if rule(learner.forgetting, type(learner).__name__).clock is not None:
             layout = layout._replace(concurrent=True)
-            one, two = _at_common_time(learner, one, two, other, who)
-        both = merged_state(one, two, layout)
-        past = LeastSquaresState(both.memory, both.centering, both.prior)
-        weights, middle, offset = past.fitted(both.start)
-    if not linalg.finite(weights, np.diagonal(both.memory.R), both.memory.squares, offset):
+            pairs = [_at_common_time(learner, one, two, other, who)]
+        if isinstance(state, AutoState):
+            parts = zip(state.parts, other.forgetting_.parts, strict=True)
+            pairs += [(one.of_part(a), two.of_part(b)) for a, b in parts]
+        both = [merged_state(a, b, layout) for a, b in pairs]
+        past, *others = (LeastSquaresState(*each[:3]) for each in both)
+        if isinstance(state, AutoState):
+            rows = learner.rows_seen_ - other.rows_seen_, other.rows_seen_
+            state = state.after_merge(other.forgetting_, others, layout, rows, least)
+        elif ridge.ndim == 0:
+            state = state.grown(layout.d, least)
+        arrays = ArrayState(past, state)
+        weights, _, offset = arrays.fitted(both[0].start)
+    numbers = [(np.diagonal(each.memory.R), each.memory.squares) for each in both]
+    if not linalg.finite(weights, offset, *(number for pair in numbers for number in pair)):
         raise NumericalError(
             f"{who}: the learned state must be small enough to square and sum, got numbers "
             "beyond float64. Use units in which features and targets are nearer to 1."
         )
-    learner.memory_, learner.centering_, learner.prior_ = both.memory, both.centering, both.prior
-    learner.initial_weights_ = both.start
-    learner.weights_, learner.center_, learner.offset_ = weights, middle, offset
-    ridge = np.asarray(learner.ridge, dtype=np.float64)
-    if ridge.ndim == 0:
-        learner.forgetting_ = learner.forgetting_.grown(layout.d, float(ridge))
+    learner.initial_weights_ = both[0].start
+    learner._set_arrays(arrays)  # noqa: SLF001
 
 
 def _at_common_time(

@@ -5,6 +5,8 @@ its rows have changed; what is equal in all models is in a template, a learner w
 """
 
 import copy
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +19,7 @@ from onepass.learners.rls_compiled import (
 )
 from onepass.memory.floor import Floor
 from onepass.memory.forgetting import Bounded, Exponential
+from onepass.memory.forgetting.auto import AutoState
 from onepass.types import Array, Floats
 
 __all__ = ["PackedRows", "fade_to"]
@@ -132,7 +135,7 @@ class PackedRows:
             return None
         compiled = learner._compiled  # noqa: SLF001
         if compiled is None:
-            rule, past = learner._rule(), learner._past()  # noqa: SLF001
+            rule, past = learner._rule(), learner._arrays().past  # noqa: SLF001
             start, floor = learner.initial_weights_, learner.forgetting_
             compiled = CompiledRows.compile(rule, past, floor, start, None)
         if compiled is None or (compiled.d, compiled.c) != self.shape:
@@ -192,8 +195,18 @@ def fade_to(learner: Any, mass: float) -> None:
     Learners without weights of rows, and least squares that stores rows, are not changed.
     """
     learner = getattr(learner, "learner_", learner)
-    if not isinstance(learner, LeastSquares) or not isinstance(learner.forgetting_, Floor):
+    state = learner.forgetting_ if isinstance(learner, LeastSquares) else None
+    if not isinstance(state, (Floor, AutoState)):
         return
-    past = learner._past()  # noqa: SLF001
-    factor = mass / max(past.centering.mass, mass)
-    learner.memory_, learner.centering_, learner.prior_ = (part.faded(factor) for part in past)
+    past = learner._arrays().past  # noqa: SLF001
+    if isinstance(state, AutoState):
+        parts = tuple((*_faded_to(part[:3], mass), part[3]) for part in state.parts)
+        learner.forgetting_ = replace(state, parts=parts)
+    learner.memory_, learner.centering_, learner.prior_ = _faded_to(past, mass)
+
+
+def _faded_to(past: Iterable[Any], mass: float) -> list[Any]:
+    """Memory, means and prior, faded so that their rows count as at most ``mass`` rows."""
+    memory, centering, prior = past
+    factor = mass / max(centering.mass, mass)
+    return [part.faded(factor) for part in (memory, centering, prior)]

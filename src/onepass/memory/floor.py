@@ -8,13 +8,19 @@ or above a floor: as the past fades, pseudo-rows are added,
 
 where φ is the factor by which the past has faded since the last visit of weight j, so that P⁻¹
 stays near or above diag(δ) and w does not change. While the rows do not determine all weights, the
-projection of e_j on their span is added. δ_j is the information of ``level`` rows about weight j:
-``level`` times the mean square of its gradient over the rows in which its feature was excited, and
-at least the ridge. A feature is unexcited in a row if it equals its value in the previous row;
-without an intercept, if it is 0. With ridge 0, a row that excites a direction for the first time
-has its full weight there, even if the information about all other directions has faded.
+projection of e_j on their span is added. δ_j is the information of ``level`` rows about weight j if
+all other weights are unknown: the product of ``level``, the mean square of its gradient over the
+rows in which its feature was excited, and the tolerance, its share that the others do not explain,
+
+    τ_j = 1 / (P_jj (P⁻¹)_jj),   at least 1e-4                                              (2)
+
+so that the floor is as low in a direction in which correlated features hardly differ as the
+information there; and at least the ridge. τ_j is 1 once a feature is unexcited. A feature is
+unexcited in a row if it equals its value in the previous row; without an intercept, if it is 0.
+With ridge 0, a row that excites a direction for the first time has its full weight there, even if
+the information about all other directions has faded.
 Pseudo-rows are added at fixed rows of the stream, so that the result does not depend on blocks.
-Cost: O(p²) time per row, O(p) memory.
+Cost: O(p²) time per row, O(p³) per visit, O(p) memory.
 """
 
 import math
@@ -34,6 +40,7 @@ PATIENCE = 2.0
 _PERIOD = 64  # rows between two visits; a multiple if the past fades by less than 3/4 in them
 _MAX_PERIODS = 4
 _LEAST_FADE = 1e-3  # lower bound of λⁿ between two visits
+_TOLERANCE = 1e-4  # lower bound of the tolerance
 _AT_ONCE = 256  # weights per visit
 
 
@@ -128,9 +135,10 @@ class Floor:
         p, shares = len(self.squares), len(self.ages)
         turns = range(shares) if period is None else [(self.rows // period - 1) % shares]
         ages = self.ages.copy()
+        tolerance = _tolerance(memory)
         for turn in turns:
             due = np.arange(turn * _AT_ONCE, min((turn + 1) * _AT_ONCE, p))
-            wanted = np.maximum(level * self.sizes[due], self.least[due])
+            wanted = np.maximum(level * (self.sizes * tolerance)[due], self.least[due])
             rows = np.zeros((len(due), p))
             rows[np.arange(len(due)), due] = np.sqrt(
                 wanted * -np.expm1(-math.log(2.0) * ages[turn])
@@ -150,6 +158,14 @@ class Floor:
             last=np.append(self.last, none),
             ages=np.append(self.ages, np.zeros(more)),
         )
+
+    def joined(self, other: "Floor", features: Array) -> "Floor":
+        """The statistics of two sets of rows; those of ``other`` are last, at these features."""
+        sums = {name: getattr(self, name).copy() for name in ("squares", "active", "last")}
+        for name, total in sums.items():
+            total[features] = getattr(other, name) + (total[features] if name != "last" else 0.0)
+        ages = np.full_like(self.ages, other.ages.max(initial=0.0))
+        return replace(self, **sums, ages=ages, rows=other.rows)
 
     def with_outputs(self, at: Array, c: int) -> "Floor":
         """The state itself, which does not depend on the outputs."""
@@ -171,6 +187,17 @@ def _with_pseudo_rows(memory: Triangle, rows: Floats) -> Triangle:
         rows = rows[:, free:]
     R, z, _ = linalg.qr_update(memory.R, memory.z, rows, rows @ memory.w)
     return replace(memory, R=R, z=z, span=span)
+
+
+def _tolerance(memory: Triangle) -> Floats:
+    """The tolerance of each weight (2), (p,); ones while directions are undetermined."""
+    R, span = memory.R, memory.span
+    if span is not None:
+        R = span.triangle()[0][int(span.free) :, int(span.free) :] if span.determined else R[:0]
+    if len(R) < len(memory.R):
+        return np.ones(len(memory.R))
+    inverse = linalg.solve_upper(R / linalg.norms(R), np.eye(len(R)))
+    return np.asarray(np.maximum(1.0 / np.einsum("ij,ij->i", inverse, inverse), _TOLERANCE))
 
 
 def _shares(p: int) -> int:

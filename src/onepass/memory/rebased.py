@@ -176,6 +176,11 @@ class Rebased:
         """Whether all directions have been excited since the base was made."""
         return bool(self.Q.shape[1] == len(self.Q))
 
+    @property
+    def determined(self) -> bool:
+        """Whether rows or the prior determine all weights."""
+        return self.full or not (self.phi == 0.0 or self.never)
+
     def solution(self) -> Floats:
         """The weights w, shape (p, c), by (1)."""
         if not len(self.T):
@@ -313,7 +318,7 @@ class Rebased:
         known = np.einsum("ij,ij->i", V, V)
         if self.full:
             return np.asarray(known)
-        if self.phi == 0.0 or self.never:
+        if not self.determined:
             return np.full(len(A), np.inf)
         rest = X - C @ self.Q.T
         return np.asarray(known + np.einsum("ij,ij->i", rest, rest) / self.phi)

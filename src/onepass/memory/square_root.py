@@ -454,6 +454,11 @@ class Prior:
         """The state before the first row."""
         return cls(level, np.zeros(p, dtype=bool), np.zeros(p), np.ones(p), np.zeros(p), 1.0)
 
+    @property
+    def unseen(self) -> Floats:
+        """1 for each feature whose first row adds a pseudo-row, else 0, (p,)."""
+        return np.asarray(1.0 - self.seen if self.level else np.zeros(len(self.seen)))
+
     def after_first_row(self, x: Floats) -> "Prior":
         """The state after the very first row x (p,), which only set the means."""
         return replace(self, first=x.astype(np.float64)) if self.level else self

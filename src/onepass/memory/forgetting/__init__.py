@@ -6,15 +6,16 @@ triangle and the means from which predictions are computed. A number λ is short
 :mod:`onepass.memory.forgetting.protocols` defines the members of a rule.
 """
 
+from onepass.memory.forgetting.auto import Auto, AutoState
 from onepass.memory.forgetting.directional import Directional, DirectionalState, JointTriangle
 from onepass.memory.forgetting.exponential import Bounded, Exponential
 from onepass.memory.forgetting.parse import RULES
 from onepass.memory.forgetting.window import Window, WindowBuffer, WindowRows
 from onepass.serialization.codec import Role, register
 
-__all__ = ["Bounded", "Directional", "Exponential", "Window"]
+__all__ = ["Auto", "Bounded", "Directional", "Exponential", "Window"]
 
-STATES: tuple[type, ...] = (JointTriangle, WindowRows, WindowBuffer, DirectionalState)
+STATES: tuple[type, ...] = (AutoState, JointTriangle, WindowRows, WindowBuffer, DirectionalState)
 """The private classes of learned states."""
 
 register(Role.FORGETTING, *RULES, *STATES)

@@ -23,11 +23,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from onepass import validation
+from onepass import linalg, validation
 from onepass.errors import ParameterError
 from onepass.linalg.centering import Centering, CentredRows
 from onepass.memory.floor import PATIENCE, Floor, rows_between
-from onepass.memory.rebased import GAP
+from onepass.memory.rebased import GAP, Rebased
 from onepass.memory.span import Span
 from onepass.memory.square_root import Prior, Triangle
 from onepass.types import Array, Floats
@@ -142,6 +142,29 @@ class LeastSquaresState(NamedTuple):
             A = X - span.center[0] - span.center[1]
             return memory.leverage(np.hstack((np.ones((len(A), 1)), A)))
         return memory.leverage(center.around(X)) + (1.0 / center.mass if center.free else 0.0)
+
+    @property
+    def noise(self) -> Floats:
+        """σ² of each output, (c,): the least sum of squares per spare row; infinite without any."""
+        spare = self.centering.mass - len(self.memory.z) - self.centering.free
+        return self.memory.least / spare if spare > 0.0 else np.full_like(self.memory.least, np.inf)
+
+    def variance(self, X: Floats, noise: Floats) -> Floats:
+        """The variance of a target of each row, (n, c), for σ² (c,); infinite if undetermined."""
+        spread = 1.0 + self.leverage(X)
+        with np.errstate(invalid="ignore"):  # infinity times 0, if the rows fit exactly
+            variance = spread[:, None] * noise
+        return np.where(np.isinf(spread)[:, None], np.inf, variance)
+
+    def covariance(self, noise: Floats) -> Floats:
+        """The covariance σ² P of the weights of each output, (c, d, d); infinite as above."""
+        R, span, d = self.memory.R, self.memory.span, len(self.memory.z)
+        if span is not None:
+            R = span.triangle()[0] if isinstance(span, Rebased) and span.determined else R[:0]
+        if len(R) < d or not np.isfinite(noise).all():
+            return np.full((len(noise), d, d), np.inf)
+        root = linalg.solve_upper(R, np.eye(len(R)))[len(R) - d :]
+        return noise[:, None, None] * (root @ root.T)
 
 
 class NewRows(NamedTuple):
@@ -310,9 +333,9 @@ class Bounded(FadingRule):
     factor : float, optional
         λ in (0, 1]: a row k rows ago has weight λᵏ; 1 means no forgetting.
     floor : float, default=1.0
-        The minimum information about each coefficient: that of this number of rows of its feature,
-        and at least the ridge. With larger values coefficients change less when an unexcited
-        feature is excited again.
+        The minimum information about each coefficient: that of this number of rows of the part of
+        its feature that the other features do not explain, and at least the ridge. With larger
+        values coefficients change less when an unexcited feature is excited again.
     half_life : float, str or timedelta, optional
         Alternative to ``factor``, as in :class:`Exponential`.
 

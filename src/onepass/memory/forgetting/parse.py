@@ -2,7 +2,7 @@
 
 The lower-case name of a rule, a colon, and its arguments, separated by commas::
 
-    0.99    exponential:0.99    bounded:half_life=1h,floor=2    directional:0.98    window:1000
+    auto    0.99    exponential:0.99    bounded:half_life=1h,floor=2    directional:0.98
 """
 
 import inspect
@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from onepass import validation
 from onepass.errors import ParameterError, did_you_mean
+from onepass.memory.forgetting.auto import Auto
 from onepass.memory.forgetting.directional import Directional
 from onepass.memory.forgetting.exponential import Bounded, Exponential
 from onepass.memory.forgetting.protocols import ForgettingRule
@@ -18,7 +19,7 @@ from onepass.memory.forgetting.window import Window
 
 __all__ = ["RULES", "rule"]
 
-RULES: tuple[type[ForgettingRule], ...] = (Bounded, Directional, Exponential, Window)
+RULES: tuple[type[ForgettingRule], ...] = (Auto, Bounded, Directional, Exponential, Window)
 """The rules that a learner, the command line and model files accept."""
 
 _KINDS = {kind.__name__.lower(): kind for kind in RULES}
@@ -57,8 +58,8 @@ def rule(given: float | str | ForgettingRule, where: str) -> ForgettingRule:
         given = number
     if isinstance(given, bool) or not hasattr(given, "__float__"):
         raise ParameterError(
-            f"{where}: `forgetting` must be a number in (0, 1] or a rule of op.forgetting, such as "
-            f"Window(1000), got {given!r}. Pass one of {', '.join(_KINDS)}."
+            f"{where}: `forgetting` must be a number in (0, 1], 'auto' or a rule of op.forgetting, "
+            f"such as Window(1000), got {given!r}. Pass one of {', '.join(_KINDS)}."
         )
     return _bounded(
         float(validation.in_range(given, "forgetting", where, above=0.0, high=1.0)), where
@@ -70,6 +71,7 @@ def _bounded(given: float, where: str) -> Bounded:
     return Bounded(validation.in_range(given, "forgetting", where, above=0.0, high=1.0))
 
 
+@lru_cache(maxsize=16)
 def _read(text: str, where: str) -> ForgettingRule:
     name, _, rest = text.strip().partition(":")
     name = name.strip()
@@ -89,9 +91,10 @@ def _read(text: str, where: str) -> ForgettingRule:
         if not equals:
             key, value = first[i] if i < len(first) else "", part
         if key not in known or key in arguments:
+            allowed = f"each of {', '.join(known)} at most once" if known else "no arguments"
             raise ParameterError(
-                f"{where}: `forgetting` of {name.lower()} must have each of {', '.join(known)} "
-                f"at most once, got {part!r}.{did_you_mean(key, known) or ' Choose from these.'}"
+                f"{where}: `forgetting` of {name.lower()} must have {allowed}, "
+                f"got {part!r}.{did_you_mean(key, known) or ' Choose from these.'}"
             )
         arguments[key] = _value(value)
     try:

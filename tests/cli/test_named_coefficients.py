@@ -1,0 +1,55 @@
+"""Coefficients by name, with standard errors, as `onepass inspect` shows them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_cli import does
+
+import onepass as op
+from onepass.learners.linear import named_coefficients
+
+
+@pytest.fixture
+def table() -> tuple[list[dict[str, Any]], Any]:
+    rng = np.random.default_rng(0)
+    rows = [{"size": float(x), "kind": "ab"[i % 2]} for i, x in enumerate(rng.normal(size=300))]
+    return rows, np.array([3 * r["size"] + 2 * (r["kind"] == "b") for r in rows]) + rng.normal(
+        size=300
+    )
+
+
+def test_names_are_those_of_the_encoded_columns(table: Any) -> None:
+    rows, y = table
+    model = op.models.pipelines(["rls"], "regression", {"rls.forgetting": 1.0})["rls"].fit(rows, y)
+    found, learner = named_coefficients(model), model.learner
+    assert list(found) == model.features[-1].get_feature_names_out().tolist()
+    assert [part["value"] for part in found.values()] == learner.coef_.tolist()
+    assert [part["standard_error"] for part in found.values()] == learner.coef_std_.tolist()
+    assert abs(found["size"]["value"] - 3) < 4 * found["size"]["standard_error"] < 0.5
+
+
+def test_outputs_and_models_without_standard_errors(table: Any) -> None:
+    rows, y = table
+    labels = np.digitize(y, [-1.0, 1.0])
+    model = op.models.pipelines(["sgd"], "classification")["sgd"].fit(rows, labels)
+    found = named_coefficients(model)
+    assert list(found) == ["0", "1", "2"]
+    assert list(found["1"]["size"]) == ["value"]
+    assert named_coefficients(op.RLSRegressor()) == {}
+    assert named_coefficients(op.NearestClassMean().fit(np.eye(3), [0, 1, 2])) == {}
+
+
+def test_inspect_shows_coefficients(
+    table: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows, y = table
+    several = np.column_stack((y, -y))
+    model = op.Pipeline(op.features.Encode(), op.RLSRegressor(forgetting="auto"))
+    for targets in (y, several):
+        op.save(model.fit(rows, targets), tmp_path / "m.onepass")
+        does(f"inspect {tmp_path / 'm.onepass'}")
+        shown = capsys.readouterr().out
+        assert "size = " in shown
+        assert " ± " in shown
