@@ -184,6 +184,7 @@ def _for_tables(kind: type) -> dict[str, Any]:
     start = {
         "prior": {"prior": 1.0},  # the weight of one row: stable from the first rows, in any units
         "memory": {"noise": 1.0, "fit_intercept": True},  # more rows than weights: average
+        "initial": {"fit_intercept": True},  # the classes of a table are seldom balanced
     }
     accepted = inspect.signature(kind).parameters
     return next((given for name, given in start.items() if name in accepted), {})
