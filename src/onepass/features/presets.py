@@ -181,7 +181,7 @@ def _split_setting(setting: str, parts: Mapping[str, type]) -> tuple[str, str]:
 
 def _for_tables(kind: type) -> dict[str, Any]:
     """Return defaults adapted to tables."""
-    start = {
+    start: dict[str, dict[str, Any]] = {
         "prior": {"prior": 1.0},  # the weight of one row: stable from the first rows, in any units
         "memory": {"noise": 1.0, "fit_intercept": True},  # more rows than weights: average
         "initial": {"fit_intercept": True},  # the classes of a table are seldom balanced
