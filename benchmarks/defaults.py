@@ -27,7 +27,7 @@ from onepass_experiments import baselines
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROWS = 2_000  # first rows of longer streams
+ROWS = 1_000  # first rows of longer streams
 BATCH = 32  # rows of a call of a network
 STREAMS = ("digits", "bikeshare", "vic-elec", "ur10", "elec2")
 NETWORKS = ("ORFit", "OneStepSGD", "EKF", "NTKRLS", "LoFi", "OGD")
@@ -43,7 +43,7 @@ def stream(name: str) -> tuple[Any, Any, bool]:
     return frame, y.to_numpy(), classes
 
 
-def transformed(frame: Any, y: Any) -> Any:
+def transformed(frame: Any) -> Any:
     """Return the rows as the learners of a pipeline receive them."""
     model = pipelines(["sgd"], "regression")["sgd"]
     rows = np.zeros(0)
@@ -51,7 +51,6 @@ def transformed(frame: Any, y: Any) -> Any:
     for transformer in features:
         rows = transformer.learn_transform(frame if not learned else rows)
         learned.append(transformer)
-    del y
     return rows.astype(np.float32)
 
 
@@ -124,21 +123,23 @@ def main() -> None:
     for name in chosen.streams:
         frame, y, classes = stream(name)
         frame, y = (frame.to_numpy(), y.astype(int)) if name == "digits" else (frame, y)
-        rows, labels = transformed(frame, y), y
-        c, d = 1, rows.shape[1]
+        rows, labels = transformed(frame), y
+        c = 1
         if classes:
             labels = np.unique(y, return_inverse=True)[1]
             c = int(labels.max()) + 1
         models: dict[str, Any] = {}
         for learner, make in feature_learners(classes=classes).items():
-            models[learner] = lambda make=make: make().test_then_train(frame, y)
+            models[learner] = lambda make=make, X=frame, y=y: make().test_then_train(X, y)
         for package, listed in ((op.nn, NETWORKS), (baselines, BASELINES)):
             for each in listed:
                 if not hasattr(package, each) or (not classes and each in {"LwF", "ICaRL"}):
                     continue
                 kind = getattr(package, each)
-                models[f"{package.__name__.split('.')[-1]}.{each}"] = lambda kind=kind: predictions(
-                    network(kind, d, c, classes=classes), rows, labels
+                models[f"{package.__name__.split('.')[-1]}.{each}"] = (
+                    lambda kind=kind, X=rows, t=labels, c=c, classes=classes: predictions(
+                        network(kind, X.shape[1], c, classes=classes), X, t
+                    )
                 )
         sets[name] = {"rows": len(y), "classes": classes, "models": {}}
         for learner, run in models.items():

@@ -141,6 +141,27 @@ def summary(found: Found) -> str:
     return table(["", *(f"{name}, {one['metric']}" for name, one in sets.items())], rows)
 
 
+def defaults(found: Found) -> str:
+    """Return the error of each learner, relative to the trivial baseline of each stream."""
+    sets = found["sets"]
+    models = dict.fromkeys(name for one in sets.values() for name in one["models"])
+    rows = [
+        [f"`{name}`", *(relative(one["models"].get(name)) for one in sets.values())]
+        for name in models
+    ]
+    return table(["", *sets], rows)
+
+
+def relative(found: Found | None) -> str:
+    """Format a relative error; "w" marks a warning, "refused" an error."""
+    if found is None:
+        return ""
+    if found["error"] is None:
+        return "refused"
+    error = f"{found['error']:.2f}" if found["error"] < 100 else "> 100"
+    return f"{error} w" if found["warnings"] else error
+
+
 def cost(found: Found) -> str:
     """Return the cost of a step of ORFit, compared with three reads and with rotation."""
     head = [
@@ -274,6 +295,7 @@ TABLES: Tables = {
     "peers": ("peers.json", peers),
     "stability": ("stability.json", stability),
     "streams": ("streams.json", streams),
+    "defaults": ("defaults.json", defaults),
     "summary": ("streams.json", summary),
 }
 
