@@ -22,7 +22,7 @@ RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[1]
 PAGES = tuple(
     ROOT / "docs" / "results" / f"{name}.md"
-    for name in ("cost", "libraries", "service", "speed", "streams")
+    for name in ("cost", "defaults", "libraries", "service", "speed", "streams")
 )
 
 Tables = dict[str, tuple[str, Callable[[Found], str]]]

@@ -241,8 +241,8 @@ class Learner(ABC):
         RowsRefusedWarning
             If the error or gradient of a row is not finite. The row is skipped.
         WorseThanTrivialWarning
-            Once, if the errors over the first 300 rows exceed those of the mean of the targets, or
-            of the most frequent class.
+            Once, if after 300, 400, 500, … rows the errors of all predictions exceed those of the
+            mean of the targets, or of the most frequent class.
         """
         if isinstance(x, (DataLoader, Dataset)) and y is None:
             for rows, labels in pairs(x, self.network.device, f"{self._where}.learn"):
@@ -578,7 +578,7 @@ class Learner(ABC):
             trivial = "the most frequent class" if classes else "the mean of earlier targets"
             warnings.warn(
                 f"{where}: predictions must have smaller errors than {trivial}, got larger ones "
-                f"over the first {Watch.ROWS} rows and more. {self._advice} For classes that come "
+                f"over the first {self.rows_seen_:,} rows. {self._advice} For classes that come "
                 "one after the other use learns='last' and noise > 0.",
                 WorseThanTrivialWarning,
                 stacklevel=3,

@@ -23,6 +23,7 @@ loss, s is replaced by the largest s so far: the error is then bounded as the gr
     Neural Computation 14(7), 2002; section 3.
 """
 
+import math
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
@@ -64,15 +65,16 @@ _LEAST = 1e-12  # min probability in divisions
 class Watch:
     """Comparison of prequential errors with those of the mean or the most frequent class so far."""
 
-    ROWS = 300
-    """Number of rows before the comparison."""
+    ROWS = 100
+    """Least number of rows between comparisons; the first is after three times as many."""
 
     def __init__(self) -> None:
-        self._rows, self._sums = 0, 0.0 * torch.zeros(1)
+        self._rows, self._sums = 0, torch.zeros(1)
+        self._next: float = 3 * self.ROWS
         self._errors, self._trivial = torch.zeros(()), torch.zeros(())
 
     def worse(self, outputs: Tensor, y: Tensor, *, classes: bool) -> bool:
-        """Add rows, predicted before they were learned; return whether the outputs are worse."""
+        """Add rows, predicted before they were learned; return once whether outputs are worse."""
         f, y = outputs.double(), y.double()
         before = torch.cat([self._sums.to(y).expand(1, y.shape[1]), y]).cumsum(0)
         self._sums = before[-1:]
@@ -86,9 +88,12 @@ class Watch:
             trivial = (before[:-1] / counts[:, None] - y).square().sum(dim=1)
         self._errors = self._errors.to(y.device) + errors.sum()
         self._trivial = self._trivial.to(y.device) + trivial.sum()
-        reached = self._rows < self.ROWS <= self._rows + len(y)
-        self._rows += len(y)  # one synchronisation with an accelerator
-        return reached and not bool(self._errors <= 1.04 * self._trivial)
+        self._rows += len(y)
+        if self._rows < self._next:
+            return False
+        worse = not bool(self._errors <= 1.04 * self._trivial)  # synchronises with an accelerator
+        self._next = math.inf if worse else self._rows + self.ROWS
+        return worse
 
 
 class Objective:
