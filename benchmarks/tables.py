@@ -22,7 +22,7 @@ RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[1]
 PAGES = tuple(
     ROOT / "docs" / "results" / f"{name}.md"
-    for name in ("cost", "libraries", "service", "speed", "streams")
+    for name in ("cost", "defaults", "libraries", "service", "speed", "streams")
 )
 
 Tables = dict[str, tuple[str, Callable[[Found], str]]]
@@ -139,6 +139,27 @@ def summary(found: Found) -> str:
         for name in models
     ]
     return table(["", *(f"{name}, {one['metric']}" for name, one in sets.items())], rows)
+
+
+def defaults(found: Found) -> str:
+    """Return the error of each learner, relative to the trivial baseline of each stream."""
+    sets = found["sets"]
+    models = dict.fromkeys(name for one in sets.values() for name in one["models"])
+    rows = [
+        [f"`{name}`", *(relative(one["models"].get(name)) for one in sets.values())]
+        for name in models
+    ]
+    return table(["", *sets], rows)
+
+
+def relative(found: Found | None) -> str:
+    """Format a relative error; "w" marks a warning, "refused" an error."""
+    if found is None:
+        return ""
+    if found["error"] is None:
+        return "refused"
+    error = f"{found['error']:.2f}" if found["error"] < 100 else "> 100"
+    return f"{error} w" if found["warnings"] else error
 
 
 def cost(found: Found) -> str:
@@ -312,6 +333,7 @@ TABLES: Tables = {
     "real_tables": ("real_tables.json", real_tables),
     "stability": ("stability.json", stability),
     "streams": ("streams.json", streams),
+    "defaults": ("defaults.json", defaults),
     "summary": ("streams.json", summary),
 }
 

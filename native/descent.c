@@ -9,6 +9,8 @@
 
 #include "machine.h"
 
+static const double LEAST = 0.03, RECENT = 0.01, START = 30.0, CAP = 10.0; /* as in step_size.py */
+
 enum { SUMS = 4 }; /* independent partial sums, for instruction-level parallelism */
 
 static const double LATER[2 * WIDE] = {[WIDE] = 1, 1, 1, 1, 1, 1, 1, 1};
@@ -102,29 +104,80 @@ EVERY_MACHINE void score(const Linear *model, const double *x, double *predictio
     score_row(model, x, predictions);
 }
 
+typedef struct {
+    double w, b, keep; /* w <- keep w - (w) x,  b <- b - (b) */
+} Step;
+
+/* The adaptive step of an output, whose statistics then include the row: the equations are in
+   onepass/learners/step_size.py. `length` is |x|^2 with the intercept and the damping. */
+WITHIN Step adapt(Statistics *all, int loss, double parameter, double unit, double rate,
+                  double keep, double length, double s, double y)
+{
+    const int margin = loss >= HINGE, first = all->rate == 0.0 && unit != 0.0;
+    const double estimate = loss == LOGISTIC ? tanh(0.5 * s)
+                            : margin         ? fmax(-1.0, fmin(1.0, s))
+                                             : s;
+    const double explained = 1.0 - all->error / all->variance;
+    const double v = y - all->mean, e = estimate - y, curvature = loss == LOGISTIC ? 4.0 : 1.0;
+    all->rate += rate;
+    const double gain = rate / all->rate, fast = fmax(gain, fmin(1.0, RECENT * rate));
+    const double least = margin ? fmax(LEAST, START / (START + all->rate)) : LEAST;
+    const double share = explained > least ? explained : least;
+    double l = slope(loss, parameter, s, y);
+    const double capped = all->energy > 0.0 ? fmin(length, CAP * all->energy) : length;
+    all->energy += fast * (capped - all->energy);
+    all->mean += unit * gain * v;
+    if (first)
+        return (Step){0.0, s - y, 1.0};
+    all->variance += fast * (v * v - all->variance);
+    all->error += fast * (e * e - all->error);
+    if (loss == ABSOLUTE || loss == INSENSITIVE)
+        l *= sqrt(all->error);
+    else if (loss == HUBER)
+        l *= fmax(1.0, sqrt(all->error) / parameter);
+    const double by = share * rate * inverse(length + all->energy);
+    return (Step){curvature * by * l, unit * curvature * fmax(by, gain) * l,
+                  1.0 - share * (1.0 - keep)};
+}
+
+/* The step of output k for the row that follows `i` rows. */
+WITHIN Step step_of(const Linear *model, Statistics *statistics, int loss, double parameter,
+                    const Pace *pace, ptrdiff_t i, double length, double s, double y)
+{
+    const double keep = pace->keep ? pace->keep[i] : 1.0, rate = pace->rate[i];
+    if (statistics)
+        return adapt(statistics, loss, parameter, model->unit, rate, keep, length, s, y);
+    double by = (pace->damping ? rate * inverse(length) : rate) * slope(loss, parameter, s, y);
+    if (pace->limit)
+        by = fmax(-pace->limit[i], fmin(pace->limit[i], by));
+    return (Step){by, by * model->unit, keep};
+}
+
 EVERY_MACHINE ptrdiff_t descend(const Linear *model, int loss, double parameter, ptrdiff_t n,
                                 const double *X, const double *Y, const Pace *pace, double max_step,
-                                double *predictions, double *steps)
+                                double *predictions)
 {
     const ptrdiff_t d = model->d, c = model->c;
+    Statistics *const all = (Statistics *)model->statistics;
     for (ptrdiff_t i = 0; i < n; i++, X += d, Y += c, predictions += c) {
-        double rate = pace->rate[i];
-        int small = 1;
+        double length = 0.0;
         score_row(model, X, predictions);
         if (pace->damping)
-            rate *= inverse(pace->damping[i] + product(X, X, d) + model->unit);
-        for (ptrdiff_t k = 0; k < c; k++) {
-            steps[k] = rate * slope(loss, parameter, predictions[k], Y[k]);
-            if (pace->limit)
-                steps[k] = fmax(-pace->limit[i], fmin(pace->limit[i], steps[k]));
-            small &= !(max_step > 0.0) || fabs(steps[k]) <= max_step;
+            length = pace->damping[i] + product(X, X, d) + model->unit;
+        for (ptrdiff_t k = 0; max_step > 0.0 && k < c; k++) {
+            Statistics copy = all ? all[k] : (Statistics){0.0};
+            const Step step = step_of(model, all ? &copy : NULL, loss, parameter, pace, i, length,
+                                      predictions[k], Y[k]);
+            if (!(fabs(step.w) <= max_step && fabs(step.b) <= max_step &&
+                  (!all || fabs(predictions[k] - Y[k]) <= max_step)))
+                return i;
         }
-        if (!small)
-            return i;
         for (ptrdiff_t k = 0; k < c; k++) {
-            if (steps[k] != 0.0 || pace->keep)
-                move(model->W + k * d, X, d, pace->keep ? pace->keep[i] : 1.0, -steps[k]);
-            model->b[k] -= steps[k] * model->unit;
+            const Step step = step_of(model, all ? all + k : NULL, loss, parameter, pace, i, length,
+                                      predictions[k], Y[k]);
+            if (step.w != 0.0 || step.keep != 1.0)
+                move(model->W + k * d, X, d, step.keep, -step.w);
+            model->b[k] -= step.b;
         }
     }
     return n;

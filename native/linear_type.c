@@ -22,22 +22,24 @@ typedef struct {
     double *numbers;      /* storage of the arrays below */
     double *row;          /* the current row (d) */
     double *target;       /* the targets of the current row (c) */
-    double *predictions, *steps; /* predictions and steps (c each) */
+    double *predictions;  /* (c) */
     double *pace;         /* rate, limit, keep, damping of the next rows */
     Pace next;            /* pointers to the values of the next row in `pace` */
-    Py_ssize_t remaining, seen, mistakes, nbytes;
+    Py_ssize_t remaining, seen, mistakes, statistics, nbytes;
 } Object;
 
-/* put(n, W, b, rate, limit, keep, damping): set the state and the steps of the next n rows. */
+/* put(n, W, b, statistics, rate, limit, keep, damping): set the state and the steps of the next n
+   rows. */
 static PyObject *put(Object *self, PyObject *args)
 {
     const ptrdiff_t d = self->model.d, c = self->model.c;
-    PyObject *given[6];
+    PyObject *given[7];
     const double **at[] = {&self->next.rate, &self->next.limit, &self->next.keep,
                            &self->next.damping};
+    double *const statistics = self->model.b + c;
     Py_ssize_t n;
-    if (!PyArg_ParseTuple(args, "nOOOOOO:put", &n, &given[0], &given[1], &given[2], &given[3],
-                          &given[4], &given[5]))
+    if (!PyArg_ParseTuple(args, "nOOOOOOO:put", &n, &given[0], &given[1], &given[2], &given[3],
+                          &given[4], &given[5], &given[6]))
         return NULL;
     if (n < 0 || n > MAX_SIZE || self->pace)
         return PyErr_Format(PyExc_ValueError,
@@ -45,35 +47,41 @@ static PyObject *put(Object *self, PyObject *args)
     self->pace = PyMem_Calloc(4 * n + 1, sizeof(double));
     if (!self->pace)
         return PyErr_NoMemory();
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         Py_buffer view;
-        const Py_ssize_t size = i == 0 ? c * d : i == 1 ? c : n;
-        double *to = i == 0 ? self->model.W : i == 1 ? self->model.b : self->pace + (i - 2) * n;
-        if (i > 2 && given[i] == Py_None)
+        const Py_ssize_t sizes[] = {c * d, c, c * STATISTICS}, size = i < 3 ? sizes[i] : n;
+        double *const states[] = {self->model.W, self->model.b, statistics};
+        double *to = i < 3 ? states[i] : self->pace + (i - 3) * n;
+        if (i > 1 && i != 3 && given[i] == Py_None)
             continue;
         const double *from = numbers_of(given[i], "d", size, 0, &view);
         if (!from)
             return NULL;
         memcpy(to, from, size * sizeof *to);
         PyBuffer_Release(&view);
-        if (i >= 2)
-            *at[i - 2] = to;
+        if (i == 2)
+            self->model.statistics = to, self->statistics = STATISTICS;
+        else if (i > 2)
+            *at[i - 3] = to;
     }
     self->remaining = n;
     Py_RETURN_NONE;
 }
 
-/* get(W, b): write the weights (c, d) and the offset (c). */
+/* get(W, b, statistics): write the weights (c, d), the offset (c), and the statistics (c, 5) of
+   adaptive steps, which may be None. */
 static PyObject *get(Object *self, PyObject *args)
 {
-    const Py_ssize_t d = self->model.d, c = self->model.c, sizes[] = {c * d, c};
+    const Py_ssize_t d = self->model.d, c = self->model.c, sizes[] = {c * d, c, c * STATISTICS};
     Arrays a;
-    if (!PyArg_ParseTuple(args, "OO:get", &a.given[0], &a.given[1]))
+    if (!PyArg_ParseTuple(args, "OOO:get", &a.given[0], &a.given[1], &a.given[2]))
         return NULL;
-    const int good = acquire_arrays(&a, 2, "dd", sizes, 3, 0);
+    const int good = acquire_arrays(&a, 3, "ddd", sizes, 7, 4);
     if (good) {
         memcpy(a.at[0], self->model.W, c * d * sizeof(double));
         memcpy(a.at[1], self->model.b, c * sizeof(double));
+        if (a.at[2])
+            memcpy(a.at[2], self->model.b + c, c * sizeof(Statistics));
     }
     release_arrays(&a);
     return good ? Py_NewRef(Py_None) : NULL;
@@ -117,7 +125,7 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
                                   self->predictions);
     else
         learned = descend(&self->model, self->loss, self->parameter, 1, self->row, self->target,
-                          next, FAR, self->predictions, self->steps);
+                          next, FAR, self->predictions);
     restore_mode(mode);
     if (!learned)
         Py_RETURN_FALSE;
@@ -154,17 +162,16 @@ static Object *create(PyTypeObject *type, Py_ssize_t d, Py_ssize_t c)
     Object *self = (Object *)alloc(type, 0);
     if (!self)
         return NULL;
-    double *at = self->numbers = PyMem_Calloc(c * d + d + 4 * c, sizeof(double));
+    double *at = self->numbers = PyMem_Calloc(c * d + d + (3 + STATISTICS) * c, sizeof(double));
     if (!at) {
         Py_DECREF(self);
         return (Object *)PyErr_NoMemory();
     }
     self->model = (Linear){.d = d, .c = c, .W = at, .b = at + c * d};
     self->nbytes = (c * d + c) * (Py_ssize_t)sizeof(double);
-    self->row = self->model.b + c;
+    self->row = self->model.b + (1 + STATISTICS) * c;
     self->target = self->row + d;
     self->predictions = self->target + c;
-    self->steps = self->predictions + c;
     return self;
 }
 
@@ -208,7 +215,8 @@ static PyObject *copy(Object *self, PyObject *unused)
         return NULL;
     const double **to[] = {&twin->next.rate, &twin->next.limit, &twin->next.keep,
                            &twin->next.damping};
-    memcpy(twin->numbers, self->numbers, (c * d + c) * sizeof(double));
+    memcpy(twin->numbers, self->numbers, (c * d + (1 + STATISTICS) * c) * sizeof(double));
+    twin->model.statistics = self->model.statistics ? twin->model.b + c : NULL;
     twin->pace = PyMem_Calloc(4 * n + 1, sizeof(double));
     if (!twin->pace) {
         Py_DECREF(twin);
@@ -221,6 +229,7 @@ static PyObject *copy(Object *self, PyObject *unused)
     twin->model.unit = self->model.unit;
     twin->loss = self->loss;
     twin->parameter = self->parameter;
+    twin->statistics = self->statistics;
     twin->remaining = n;
     twin->seen = self->seen;
     twin->mistakes = self->mistakes;
@@ -240,11 +249,11 @@ static void drop(Object *self)
 
 static PyMethodDef methods[] = {
     {"put", (PyCFunction)put, METH_VARARGS,
-     "put(n, W, b, rate, limit, keep, damping): set the state; call once."},
+     "put(n, W, b, statistics, rate, limit, keep, damping): set the state; call once."},
     {"snapshot", (PyCFunction)copy, METH_NOARGS, "snapshot(): return an independent copy."},
     {"copy", (PyCFunction)copy, METH_NOARGS, "copy(): return an independent copy."},
     {"__deepcopy__", (PyCFunction)copy, METH_O, "Return an independent copy."},
-    {"get", (PyCFunction)get, METH_VARARGS, "get(W, b): write the weights and the offset."},
+    {"get", (PyCFunction)get, METH_VARARGS, "get(W, b, statistics): write the state."},
     {"learn_one", (PyCFunction)(void (*)(void))learn_one, METH_FASTCALL,
      "learn_one(x, y, weight): return whether the row was learned."},
     {"predict_one", (PyCFunction)predict_one, METH_O,
@@ -256,6 +265,7 @@ static PyMemberDef members[] = {
     {"d", T_PYSSIZET, offsetof(Object, model.d), READONLY, "Number of features."},
     {"c", T_PYSSIZET, offsetof(Object, model.c), READONLY, "Number of outputs."},
     {"seen", T_PYSSIZET, offsetof(Object, seen), READONLY, "Rows learned."},
+    {"statistics", T_PYSSIZET, offsetof(Object, statistics), READONLY, "Statistics per output."},
     {"nbytes", T_PYSSIZET, offsetof(Object, nbytes), READONLY, "Bytes of the weights."},
     {"mistakes", T_PYSSIZET, offsetof(Object, mistakes), READONLY, "Rows predicted incorrectly."},
     {NULL, 0, 0, 0, NULL},

@@ -4,7 +4,7 @@
 #include "descent.h"
 #include "machine.h"
 
-enum { VERSION = 5 }; /* of the functions and their arguments; checked by onepass/native.py */
+enum { VERSION = 6 }; /* of the functions and their arguments; checked by onepass/native.py */
 
 static PyObject *descended(PyObject *module, PyObject *args)
 {
@@ -21,16 +21,17 @@ static PyObject *descended(PyObject *module, PyObject *args)
         return NULL;
     const Py_ssize_t d = model.d, c = model.c;
     const Py_ssize_t outputs = numbers_in(n, c);
-    const Py_ssize_t sizes[] = {numbers_in(n, d), outputs, n, n, n, n, numbers_in(c, d), c, outputs,
-                                c};
-    const int written = 1 << 6 | 1 << 7 | 1 << 8 | 1 << 9, optional = 1 << 3 | 1 << 4 | 1 << 5;
+    const Py_ssize_t sizes[] = {numbers_in(n, d), outputs, n, n, n, n, numbers_in(c, d), c,
+                                numbers_in(c, STATISTICS), outputs};
+    const int written = 1 << 6 | 1 << 7 | 1 << 8 | 1 << 9;
+    const int optional = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 8;
     const int good = acquire_arrays(&a, 10, "dddddddddd", sizes, written, optional);
     if (good) {
         const Pace pace = {a.at[2], a.at[3], a.at[4], a.at[5]};
-        model.W = a.at[6], model.b = a.at[7];
+        model.W = a.at[6], model.b = a.at[7], model.statistics = a.at[8];
         Py_BEGIN_ALLOW_THREADS
         const unsigned mode = flush_subnormals();
-        descend(&model, loss, parameter, n, a.at[0], a.at[1], &pace, 0.0, a.at[8], a.at[9]);
+        descend(&model, loss, parameter, n, a.at[0], a.at[1], &pace, 0.0, a.at[9]);
         restore_mode(mode);
         Py_END_ALLOW_THREADS
     }
@@ -66,8 +67,8 @@ static PyObject *corrected(PyObject *module, PyObject *args)
 
 static PyMethodDef functions[] = {
     {"descend", descended, METH_VARARGS,
-     "descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, damping, W, b, predictions, "
-     "work)"},
+     "descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, damping, W, b, "
+     "statistics, predictions)"},
     {"correct", corrected, METH_VARARGS,
      "correct(n, d, c, unit, X, y, moves, known, W, b, predictions): return the mistakes."},
     {"into", columns_into, METH_VARARGS,

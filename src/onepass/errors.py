@@ -97,6 +97,7 @@ __all__ = [
     "TaskWarning",
     "TypeMismatchError",
     "UnauthorizedError",
+    "WorseThanTrivialWarning",
     "did_you_mean",
     "first_unencodable",
     "import_extra",
@@ -317,6 +318,10 @@ class RowsRefusedWarning(UserWarning):
 
 class TaskWarning(UserWarning):
     """``after_task`` had no effect, because the learner does not use tasks."""
+
+
+class WorseThanTrivialWarning(UserWarning):
+    """The predictions of a learner are worse than those of the mean or the most frequent class."""
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from onepass.errors import NotCompiledWarning
 
 __all__ = ["loops", "status"]
 
-_VERSION = 5  # of the functions below, as in native/module.c; other versions are not used
+_VERSION = 6  # of the functions below, as in native/module.c; other versions are not used
 
 
 def _load() -> tuple[ModuleType | None, str]:
@@ -90,10 +90,10 @@ row, returns the number of rows learned: less than n if the next row requires th
 ``format``, ``learn_one``, ``learn_few``, ``predict_one``, ``predict_std``, ``fitted`` and ``copy``
 are as in ``Rows``; ``fitted`` returns whether the weights are accurate.
 
-``descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, damping, W, b, predictions,
-work)`` is stochastic gradient descent on a loss, and ``correct(n, d, c, unit, X, y, moves, known,
-W, b, predictions)`` the perceptron: W (c, d) and b (c,) are updated in place, ``predictions``
-(n, c) is written, and ``work`` (c,) is work space.
+``descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, damping, W, b, statistics,
+predictions)`` is stochastic gradient descent on a loss, and ``correct(n, d, c, unit, X, y, moves,
+known, W, b, predictions)`` the perceptron: W (c, d), b (c,) and the statistics (c, 5) of adaptive
+steps, or None, are updated in place, and ``predictions`` (n, c) is written.
 
 ``transpose(n, columns, rows)`` writes a tuple of q columns of n numbers each, arrays of any stride
 and any type of integers, booleans, float32 or float64, as the rows (n, q); it returns whether all
@@ -106,9 +106,9 @@ writes the left singular vectors (n, n) as rows, and the singular values; ``work
 space. It returns False if LAPACK fails.
 
 ``Linear(d, c, unit, loss, parameter, format)`` learns single rows by ``descend``, or by ``correct``
-if ``loss`` is 0. ``put(n, W, b, rate, limit, keep, damping)`` sets the weights and the step sizes
-of the next n rows; ``get(W, b)`` writes the weights. ``learn_one(x, y, weight)`` returns whether
-the row was learned.
+if ``loss`` is 0. ``put(n, W, b, statistics, rate, limit, keep, damping)`` sets the state and
+the step sizes of the next n rows; ``get(W, b, statistics)`` writes the state.
+``learn_one(x, y, weight)`` returns whether the row was learned.
 
 The following functions learn one row in a transformer; they write the transformed row and the new
 state, and return False for a row that NumPy must handle. ``x`` is an array, or a dict with the keys

@@ -130,7 +130,7 @@ NETWORKS: dict[str, dict[str, dict[str, Any]]] = {
 
 _CLASSES = {
     "sgd": "SGD", "ewc": "EWC", "si": "SI", "lwf": "LwF", "den": "DEN", "icarl": "ICaRL",
-    "replay": "Replay", "joint": "Joint",
+    "replay": "Replay", "agem": "AGEM", "derpp": "DERPP", "joint": "Joint",
 }  # fmt: skip
 
 

@@ -218,7 +218,9 @@ def test_invalid_settings_of_ewc_are_rejected(settings: Any) -> None:
 def test_every_row_is_stored_with_the_same_probability() -> None:
     times = np.zeros(30)
     for seed in range(100):
-        model = baselines.Replay(nn.Linear(1, 1), loss="squared", capacity=6, seed=seed)
+        model = baselines.Replay(
+            nn.Linear(1, 1), loss="squared", step_size=0.01, capacity=6, seed=seed
+        )
         for begin in range(0, 30, 7):
             rows = np.arange(begin, min(begin + 7, 30), dtype=np.float32)
             model.learn(rows[:, None] / 30, rows / 30)

@@ -45,7 +45,9 @@ def test_learning_is_the_same_in_inference_mode(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["SGD", "Replay", "Joint"])
 def test_overflowing_running_statistics_are_not_applied(kind: str) -> None:
     X, y = stream()
-    model = getattr(baselines, kind)(network(torch.nn.BatchNorm1d(8)), loss="squared")
+    model = getattr(baselines, kind)(
+        network(torch.nn.BatchNorm1d(8)), loss="squared", step_size=0.01
+    )
     model.learn(X, y).after_task()
     before = [each.clone() for each in model.module.buffers()]
     with pytest.raises(NumericalError, match="running_var"):
@@ -59,7 +61,7 @@ def test_buffer_of_minus_infinity_is_accepted(kind: str) -> None:
     X, y = stream()
     module = network()
     module.register_buffer("mask", torch.full((3, 3), -torch.inf).triu(1))
-    model = getattr(baselines, kind)(module, loss="squared")
+    model = getattr(baselines, kind)(module, loss="squared", step_size=0.01)
     assert model.learn(X, y).rows_seen_ == 16
 
 

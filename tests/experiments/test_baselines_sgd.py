@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-EVERY = ("SGD", "EWC", "SI", "LwF", "Replay", "Joint")
+EVERY = ("SGD", "EWC", "SI", "LwF", "Replay", "AGEM", "DERPP", "Joint")
 each = pytest.mark.parametrize("name", EVERY)
 
 
@@ -87,8 +87,8 @@ def test_squared_loss_is_half_the_squared_error() -> None:
 def test_column_of_targets_fits_one_output() -> None:
     x = np.ones((3, 4), dtype=np.float32)
     flat, column = net(1), net(1)
-    baselines.SGD(flat, loss="squared").learn(x, [1.0, 2.0, 3.0])
-    baselines.SGD(column, loss="squared").learn(x, [[1.0], [2.0], [3.0]])
+    baselines.SGD(flat, loss="squared", step_size=0.01).learn(x, [1.0, 2.0, 3.0])
+    baselines.SGD(column, loss="squared", step_size=0.01).learn(x, [[1.0], [2.0], [3.0]])
     assert same([w.data for w in flat.parameters()], [w.data for w in column.parameters()])
 
 
@@ -149,7 +149,7 @@ def test_predictions_have_the_type_of_the_rows(name: str) -> None:
     tensor = model.predict(torch.tensor(x))
     assert isinstance(tensor, torch.Tensor)
     assert_array_equal(tensor.numpy(), predictions)
-    assert made(name, net(2), loss="squared").predict(x).shape == (6, 2)
+    assert made(name, net(2), loss="squared", step_size=0.01).predict(x).shape == (6, 2)
 
 
 @each

@@ -171,8 +171,8 @@ def test_failure_in_several_passes_leaves_the_learner_unchanged(name: str) -> No
 def test_every_baseline_counts_rows_and_visits() -> None:
     counts = {}
     for name in sorted({*baselines.__all__} - {"DEN"}):  # DEN requires a perceptron with ReLU
-        settings = {"capacity": 4} if name in {"Replay", "ICaRL"} else {}
-        if name not in {"SGD", "SI", "EWC", "LwF", "Replay"}:
+        settings = {"capacity": 4} if name in {"Replay", "AGEM", "DERPP", "ICaRL"} else {}
+        if name not in {"SGD", "SI", "EWC", "LwF", "Replay", "AGEM", "DERPP"}:
             settings["epochs"] = 2
         model = getattr(baselines, name)(net(), **settings)
         for x, y in batches(2):
@@ -180,7 +180,8 @@ def test_every_baseline_counts_rows_and_visits() -> None:
         counts[name] = (model.rows_seen_, model.rows_repeated_, model.rows_stored_)
     for name in ("SGD", "EWC", "SI", "LwF"):
         assert counts[name] == (12, 0, 0)
-    assert counts["Replay"] == (12, 4, 4)
+    assert counts["Replay"] == counts["AGEM"] == (12, 4, 4)
+    assert counts["DERPP"] == (12, 8, 4)
     assert counts["Joint"] == (12, 2 * 6 + 2 * 12 - 12, 12)
     assert counts["ICaRL"] == (12, 2 * 6 + 2 * 9 - 12, 3)  # 4 // 3 of each class are stored
 
@@ -197,7 +198,7 @@ def test_predictions_can_be_restricted_to_the_classes_of_a_task() -> None:
         with pytest.raises(LabelError, match=r"some of 0 … 4"):
             model.predict(x, classes=classes)
     with pytest.raises(ParameterError, match="must be omitted"):
-        baselines.SGD(net(5), loss="squared").predict(x, classes=[1])
+        baselines.SGD(net(5), loss="squared", step_size=0.01).predict(x, classes=[1])
 
 
 # -- iCaRL ----------------------------------------------------------------------------------------

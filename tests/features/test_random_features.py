@@ -310,3 +310,20 @@ def test_order_of_tasks_does_not_change_scores() -> None:
         assert np.mean(model.predict(X[1300:]) == y[1300:]) > 0.95
     for scores in all_scores[1:]:
         assert_allclose(scores, all_scores[0], atol=1e-8)
+
+
+@pytest.mark.parametrize("width", [200, 400])
+def test_accuracy_with_a_prior_does_not_fall_with_more_rows(width: int) -> None:
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    X, y = X[order], y[order]
+    model = op.Pipeline(
+        op.features.Scale(), op.features.RandomReLU(width), op.RLSClassifier(prior=10)
+    )
+    best = 0.0
+    for i in range(0, 1200, 100):
+        model.partial_fit(X[i : i + 100], y[i : i + 100])
+        accuracy = model.score(X[1200:], y[1200:])
+        assert accuracy > best - 0.02
+        best = max(best, accuracy)
+    assert best > 0.95

@@ -20,6 +20,7 @@ REGRESSORS: list[dict[str, Any]] = [
     {"loss": "absolute", "step": "constant", "step_size": 0.1},
     {"loss": "huber", "huber_delta": 0.5, "step": "decaying", "decay": 0.1, "power": 1.0},
     {"loss": "epsilon-insensitive", "epsilon": 0.2, "noise": 1.0, "l2": 0.1},
+    {"step": "normalised"},
     {"loss": "epsilon-insensitive", "step": "pa"},
     {"loss": "epsilon-insensitive", "step": "pa1", "aggressiveness": 0.3},
     {"loss": "epsilon-insensitive", "step": "pa2", "fit_intercept": False},
@@ -28,9 +29,10 @@ CLASSIFIERS: list[dict[str, Any]] = [
     {},
     {"loss": "logistic", "step": "constant", "l2": 0.1},
     {"loss": "perceptron", "step": "decaying"},
-    {"step": "pa"},
-    {"step": "pa1", "aggressiveness": 0.1},
-    {"step": "pa2", "fit_intercept": False},
+    {"loss": "hinge", "step": "normalised"},
+    {"loss": "hinge", "step": "pa"},
+    {"loss": "hinge", "step": "pa1", "aggressiveness": 0.1},
+    {"loss": "hinge", "step": "pa2", "fit_intercept": False},
 ]
 
 
@@ -70,7 +72,7 @@ def test_decaying_steps_count_rows_of_positive_weight() -> None:
 def test_normalised_step_reduces_error_by_step_size_at_any_scale() -> None:
     X, y, _ = random_rows()
     for scale in (1e-100, 1.0, 1e100):
-        model = SGDRegressor(step_size=0.25).partial_fit(X, y)
+        model = SGDRegressor(step="normalised", step_size=0.25).partial_fit(X, y)
         x = X[0] * scale
         before = model.predict_one(x)
         after = model.learn_one(x, y[0]).predict_one(x)
@@ -81,7 +83,7 @@ def test_l2_and_noise_give_leaky_step() -> None:
     x, y = np.array([3.0, 4.0]), 1.0
     w = np.array([1.0, 1.0])
     model = SGDRegressor(
-        step_size=0.5, noise=5.0, l2=0.1, fit_intercept=False, initial_coef=w
+        step="normalised", step_size=0.5, noise=5.0, l2=0.1, fit_intercept=False, initial_coef=w
     ).learn_one(x, y)
     np.testing.assert_allclose(model.coef_, 0.95 * w - 0.5 * 6.0 / 30.0 * x, rtol=1e-15)
 
@@ -91,7 +93,7 @@ def test_passive_aggressive_steps_equal_crammer_et_al() -> None:
     C = 0.2
     for step in ("pa", "pa1", "pa2"):
         given = {} if step == "pa" else {"aggressiveness": C}
-        model = SGDClassifier(step=step, fit_intercept=False, classes=[-1, 1], **given)
+        model = SGDClassifier("hinge", step=step, fit_intercept=False, classes=[-1, 1], **given)
         model.partial_fit(X, y)
         w = np.zeros(4)
         for x, target in zip(X, y, strict=True):
@@ -108,7 +110,7 @@ def test_passive_aggressive_steps_equal_crammer_et_al() -> None:
 def test_passive_aggressive_step_fits_row_without_loss() -> None:
     X, real, y = random_rows()
     classifier, regressor = (
-        SGDClassifier(step="pa", classes=[-1, 1]),
+        SGDClassifier("hinge", step="pa", classes=[-1, 1]),
         SGDRegressor("epsilon-insensitive", step="pa", epsilon=0.3),
     )
     for x, target, label in zip(X, real, y, strict=True):
@@ -207,7 +209,9 @@ def test_passive_aggressive_equals_scikit_learn_without_intercept(step: str) -> 
     X, real, y = random_rows()
     common = {"learning_rate": step, "eta0": 0.3, "shuffle": False, "fit_intercept": False}
     peer = SklearnClassifier("hinge", penalty=None, **common).partial_fit(X, y, classes=[-1, 1])
-    ours = SGDClassifier(step=step, aggressiveness=0.3, fit_intercept=False, classes=[-1, 1])
+    ours = SGDClassifier(
+        "hinge", step=step, aggressiveness=0.3, fit_intercept=False, classes=[-1, 1]
+    )
     np.testing.assert_allclose(ours.partial_fit(X, y).coef_, peer.coef_, rtol=0, atol=1e-10)
     peer = SklearnRegressor("epsilon_insensitive", penalty=None, epsilon=0.2, **common)
     model = SGDRegressor(
@@ -394,7 +398,7 @@ def test_initial_coef_predicts_before_learning() -> None:
 
 def test_step_size_set_later_acts_from_next_row() -> None:
     X, y, _ = random_rows()
-    model = SGDRegressor().partial_fit(X, y).set_params(step_size=1.0)
+    model = SGDRegressor(step="normalised").partial_fit(X, y).set_params(step_size=1.0)
     assert model.learn_one(X[0], 9.0).predict_one(X[0]) == pytest.approx(9.0)
 
 

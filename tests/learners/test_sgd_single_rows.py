@@ -22,6 +22,9 @@ N = 200
 REGRESSORS: list[dict[str, Any]] = [
     {},
     {"fit_intercept": False, "l2": 0.1, "noise": 2.0},
+    {"step": "normalised", "l2": 0.1},
+    {"loss": "huber", "l2": 0.1},
+    {"loss": "epsilon-insensitive", "step_size": 0.5},
     {"step": "decaying", "step_size": 0.02, "l2": 0.01, "loss": "huber"},
     {"step": "constant", "step_size": 0.01, "loss": "absolute"},
     {"loss": "epsilon-insensitive", "step": "pa1"},
@@ -29,6 +32,8 @@ REGRESSORS: list[dict[str, Any]] = [
 ]
 CLASSIFIERS: list[Callable[[], Any]] = [
     op.SGDClassifier,
+    lambda: op.SGDClassifier("hinge", fit_intercept=False),
+    lambda: op.SGDClassifier("hinge", step="normalised"),
     lambda: op.SGDClassifier("logistic", step="decaying", l2=0.01),
     lambda: op.SGDClassifier("perceptron", step="constant", fit_intercept=False),
     lambda: op.SGDClassifier("hinge", step="pa1"),

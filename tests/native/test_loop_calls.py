@@ -58,12 +58,12 @@ def test_none_for_required_arrays_is_refused() -> None:
 
 
 def test_sizes_that_overflow_are_refused() -> None:
-    more = (None, None, None, zeros(1), None, zeros(1))
+    more = (None, None, None, zeros(1), zeros(1), None, zeros(1))
     calls: list[tuple[str, tuple[Any, ...]]] = [
         ("into", ("d", 1 << 61, 8, 0, 8, zeros(0), zeros(8), zeros(0))),
         ("lengths", ("d", HUGE, HUGE, 0, 1, zeros(0), zeros(1))),
-        ("descend", (HUGE, HUGE, 1, 1.0, 1, 0.1, zeros(0), zeros(1), zeros(1), *more, zeros(1))),
-        ("descend", (-1, 3, 1, 1.0, 1, 0.1, zeros(3), zeros(1), zeros(1), *more, zeros(1))),
+        ("descend", (HUGE, HUGE, 1, 1.0, 1, 0.1, zeros(0), zeros(1), zeros(1), *more)),
+        ("descend", (-1, 3, 1, 1.0, 1, 0.1, zeros(3), zeros(1), zeros(1), *more)),
         (
             "correct",
             (-1, 3, 1, 1.0, zeros(3), zeros(1), zeros(1), None, zeros(1, 3), zeros(1), zeros(1)),

@@ -274,6 +274,7 @@ def test_full_memory_warns_once() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.filterwarnings("ignore::onepass.errors.WorseThanTrivialWarning")
 def test_half_precision_accumulates_small_steps(dtype: Any) -> None:
     module = torch.nn.Linear(4, 1, bias=False).to(dtype)
     start = module.weight.detach().float().clone()

@@ -282,6 +282,7 @@ def gradient_descent() -> dict[str, Case]:
     SGD = op.SGDRegressor
     return {
         "sgd": Case(SGD()),
+        "sgd-adaptive": Case(SGD("huber", step="adaptive", l2=0.1), single=True),
         "sgd-several": Case(SGD(), several),
         "sgd-single": Case(SGD(step="decaying"), single=True),
         "sgd-initial": Case(SGD(fit_intercept=False, initial_coef=[1.0, 2.0, 3.0, 4.0])),
@@ -314,7 +315,7 @@ def classifiers() -> dict[str, Case]:
         "sgd-logistic": SGD("logistic", step="decaying", l2=0.1),
         "sgd-perceptron": SGD("perceptron", step="constant", fit_intercept=False),
         "sgd-classes": SGD(classes=classes),
-        **{f"sgd-{step}": SGD(step=step) for step in ("pa", "pa1", "pa2")},
+        **{f"sgd-{step}": SGD("hinge", step=step) for step in ("pa", "pa1", "pa2")},
         "perceptron": op.Perceptron(),
         "perceptron-intercept": op.Perceptron(fit_intercept=True),
         "perceptron-drawn": op.Perceptron(initial="random", seed=3, classes=classes),

@@ -595,7 +595,7 @@ class Report(BaseReport):
         if self.delay is not None:
             parts.append(self._delay_note())
         unbeaten = self._unbeaten()
-        return " · ".join([*parts, *([f"no model is better than {unbeaten}"] if unbeaten else [])])
+        return " · ".join([*parts, *([_advice(unbeaten)] if unbeaten else [])])
 
     def _delay_note(self) -> str:
         """Describe the delay of targets, and the handling of rows pending at the end."""
@@ -618,6 +618,15 @@ class Report(BaseReport):
         if best is None or not losses[False]:
             return None
         return None if min(losses[False].values()) < losses[True][best] else best
+
+
+def _advice(baseline: str) -> str:
+    """Name the options to try if no model is better than a baseline."""
+    if baseline.startswith("last"):
+        try_ = "recent rows predict best: try forgetting, such as forgetting=0.99 for rls"
+    else:
+        try_ = "the features explain little: try sgd, other features or another learner"
+    return f"no model is better than {baseline}; {try_}"
 
 
 def _counted(rows: int) -> str:

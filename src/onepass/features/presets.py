@@ -192,6 +192,7 @@ def _for_tables(kind: type) -> dict[str, Any]:
         # a prior of one row: stable from the first rows, in any units; most tables drift
         "forgetting": {"prior": 1.0, "forgetting": "auto"},
         "memory": {"noise": 1.0, "fit_intercept": True},  # more rows than weights: average
+        "initial": {"fit_intercept": True},  # the classes of a table are seldom balanced
     }
     accepted = inspect.signature(kind).parameters
     return next((given for name, given in start.items() if name in accepted), {})

@@ -13,6 +13,10 @@ rows at once: no order of rows or of tasks causes forgetting [3, 4]. On raw inpu
 outperform many features that are learned from the stream [5]; for large images, random projections
 of the output of a pretrained network are used [6].
 
+The features of few rows are nearly collinear: with the default ridge of least squares, accuracy can
+fall while the number of rows approaches the width. ``RLSClassifier(prior=10)`` penalises each
+coefficient relative to the energy of its feature, with the weight of ten rows, in any units.
+
 Cost: O(d · width) time per row, O(d · width) memory.
 
 [1] G.-B. Huang, Q.-Y. Zhu, C.-K. Siew, "Extreme learning machine: theory and applications",
@@ -151,7 +155,8 @@ class RandomReLU(_Units):
 
     Columns should have mean about 0 and standard deviation about 1: use :class:`Scale` before it
     for tables, or ``standardize="row"`` for images, whose pixels share a unit. Nothing is learned,
-    so a learner after it stays exact.
+    so a learner after it stays exact. Least squares after it should have a ``prior``, such as
+    ``op.RLSClassifier(prior=10)``, so that its accuracy does not fall near ``width`` rows.
 
     New columns have their own weights, and count as 0 in earlier rows.
 

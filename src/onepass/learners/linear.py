@@ -184,13 +184,15 @@ class Linear:
         """Identifier (0 for the perceptron) and parameter of the loss, and the next n steps."""
         raise NotImplementedError
 
-    def _problems(self) -> tuple[Floats, Floats]:
-        """Weights (d, c) and offset (c,), one column for each problem."""
-        return self.weights_, self.offset_
+    def _problems(self) -> tuple[Floats, Floats, Floats]:
+        """Weights (d, c), offset (c,), and statistics (c, 5) or (c, 0), of each problem."""
+        return self.weights_, self.offset_, np.empty((len(self.offset_), 0))
 
-    def _from_problems(self, weights: Floats, offset: Floats) -> tuple[Floats, Floats]:
-        """``weights_`` and ``offset_``, from the weights and offsets of the problems."""
-        return weights, offset
+    def _from_problems(
+        self, weights: Floats, offset: Floats, statistics: Floats
+    ) -> tuple[Floats, Floats, Floats]:
+        """The same of each output."""
+        return weights, offset, statistics
 
     def _row_format(self) -> tuple[Any, ...] | None:
         """How compiled states read rows and targets; None if Python must read them."""
@@ -211,11 +213,12 @@ class Linear:
         largest = max(linalg.magnitude(self.weights_), linalg.magnitude(self.offset_))
         if native.loops is None or row_format is None or not largest < _LARGEST:
             return
-        weights, offset = self._problems()
+        weights, offset, statistics = map(np.ascontiguousarray, self._problems())
         number, parameter, steps = self._slope_and_steps(_STEPS)
         unit = 1.0 if self.fit_intercept else 0.0
         compiled = native.loops.Linear(*weights.shape, unit, number, parameter, row_format)
-        compiled.put(_STEPS, np.ascontiguousarray(weights.T), np.ascontiguousarray(offset), *steps)
+        own = statistics if statistics.size else None
+        compiled.put(_STEPS, np.ascontiguousarray(weights.T), offset, own, *steps)
         self._set_compiled(compiled)
 
     def _set_compiled(self, compiled: Any) -> None:
@@ -251,9 +254,11 @@ class Linear:
     def _read_all(self, compiled: Any) -> dict[str, Any]:
         """Copies of the learned attributes in a compiled state."""
         weights, offset = np.empty((compiled.c, compiled.d)), np.empty(compiled.c)
-        compiled.get(weights, offset)
-        weights, offset = self._from_problems(weights.T, offset)
-        return {"weights_": weights, "offset_": offset}
+        statistics = np.empty((compiled.c, compiled.statistics))
+        compiled.get(weights, offset, statistics if statistics.size else None)
+        state = self._from_problems(weights.T, offset, statistics)
+        found = zip(("weights_", "offset_", "statistics_"), state, strict=True)
+        return {name: value for name, value in found if hasattr(type(self), name)}
 
     def _read(self, compiled: Any, name: str) -> Any:
         """A copy of a learned attribute in a compiled state."""

@@ -8,9 +8,9 @@ For a row x with targets y (c), slope ℓ′ of the loss, rate η, bound C and s
 
 that is w ← w − η ∂ℓ(wᵀx + b, y)/∂w [1, (4)], where b is learned as the weight of a feature that is
 always 1. The losses are in :mod:`onepass.learners.losses`, the rules for η in
-:mod:`onepass.learners.step_size`: constant, decaying, normalised (NLMS), and the closed-form steps
-of the passive-aggressive algorithms [2]. Cost: O(dc) time per row, with one BLAS call for (1) and
-one for (3), O(dc) memory.
+:mod:`onepass.learners.step_size`: adaptive, constant, decaying, normalised (NLMS), and the
+closed-form steps of the passive-aggressive algorithms [2]. Cost: O(dc) time per row, with one BLAS
+call for (1) and one for (3), O(dc) memory.
 
 [1] "Online Learning", lecture notes; equations (2)-(4), and (5) for the prediction at score 0.
 [2] K. Crammer, O. Dekel, J. Keshet, S. Shalev-Shwartz, Y. Singer, "Online Passive-Aggressive
@@ -40,8 +40,8 @@ from onepass.learners.linear import (
     named_class_columns,
 )
 from onepass.learners.losses import MARGIN_LOSSES, REGRESSION_LOSSES, Loss
-from onepass.learners.step_size import STEP_RULES, Slope, StepRule, Steps
-from onepass.serialization.state import RowCounter
+from onepass.learners.step_size import STEP_RULES, Slope, StepRule, Steps, adaptive_step
+from onepass.serialization.state import RowCounter, StateAttribute
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.table import TableLike
 
@@ -60,20 +60,37 @@ class BaseSGD(Linear):
     l2: float
     fit_intercept: bool
     steps_: Any = RowCounter()
+    statistics_: Any = StateAttribute(np.zeros((0, 0)))  # not in former files
 
     def _start(self, d: int, c: int) -> None:
-        self._check_parameters()
+        rule = self._check_parameters()[1]
         self.weights_ = np.zeros((d, c))
         self.offset_ = np.zeros(c)
+        self.statistics_ = np.zeros((c, rule.statistics))
         self.steps_ = 0
+
+    def _add_outputs(self, at: Array, c: int) -> None:
+        super()._add_outputs(at, c)
+        old = self.statistics_
+        if old.size:
+            self.statistics_ = np.zeros((c, old.shape[1]))
+            self.statistics_[np.setdiff1d(np.arange(c), at)] = old
+
+    def _statistics(self, rule: StepRule) -> Floats:
+        """Statistics (c, 5) of adaptive steps, (c, 0) for other rules."""
+        shape = (len(self.offset_), rule.statistics)
+        statistics: Floats = self.statistics_
+        return statistics if statistics.shape == shape else np.zeros(shape)
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
         slope, rule, l2 = self._check_parameters()
         with np.errstate(all="ignore"):  # overflow is rejected below
             steps = rule.steps(len(X), s, self.steps_, l2)
-            weights, offset, predictions = self._gradient_descent(X, Y, slope, steps, class_mask)
-        self._check_finite(weights, offset, predictions)
-        self.weights_, self.offset_ = weights, offset
+            *state, predictions = self._gradient_descent(
+                X, Y, slope, steps, self._statistics(rule), class_mask
+            )
+        self._check_finite(predictions, *state)
+        self.weights_, self.offset_, self.statistics_ = state
         self.steps_ += len(X)
         return predictions
 
@@ -81,9 +98,12 @@ class BaseSGD(Linear):
         slope, rule, l2 = self._check_parameters()
         return slope.number, slope.parameter, rule.steps(n, None, self.steps_, l2)
 
-    def _check_finite(self, weights: Floats, offset: Floats, predictions: Floats) -> None:
+    def _problems(self) -> tuple[Floats, Floats, Floats]:
+        return self.weights_, self.offset_, self._statistics(self._check_parameters()[1])
+
+    def _check_finite(self, predictions: Floats, *state: Floats) -> None:
         bad = ~np.isfinite(predictions).all(axis=1)
-        if bad.any() or not (np.isfinite(weights).all() and np.isfinite(offset).all()):
+        if bad.any() or not all(np.isfinite(part).all() for part in state):
             place = f"at row {int(bad.argmax())}" if bad.any() else "after the last row"
             raise NumericalError(
                 f"{type(self).__name__}: the weights must stay finite while rows are learned, got "
@@ -93,9 +113,10 @@ class BaseSGD(Linear):
 
     @abstractmethod
     def _gradient_descent(
-        self, X: Floats, Y: Floats, slope: Slope, steps: Steps, class_mask: Array | None
-    ) -> tuple[Floats, Floats, Floats]:
-        """Learn rows; return weights, offset, and the scores of each row before it was learned."""
+        self, X: Floats, Y: Floats, slope: Slope, steps: Steps, statistics: Floats,
+        class_mask: Array | None,
+    ) -> tuple[Floats, Floats, Floats, Floats]:  # fmt: skip
+        """Learn rows; return weights, offset, statistics, and the scores before each row."""
 
     def _check_parameters(self) -> tuple[Slope, StepRule, float]:
         """Validate the parameters; return the slope, the step rule and the penalty.
@@ -111,9 +132,10 @@ class BaseSGD(Linear):
         rule = from_parameters(STEP_RULES, "step", params, who)
         if rule.closed_form and (self.loss != self.closed_form_loss or self.l2):
             raise ParameterError(
-                f"{who}: `step` must be 'normalised', 'constant' or 'decaying' with "
+                f"{who}: `step` must be 'adaptive', 'normalised', 'constant' or 'decaying' with "
                 f"loss={self.loss!r} and l2={self.l2!r}, got {self.step!r}, which is only defined "
-                f"for the loss {self.closed_form_loss!r} without l2. Choose one of these steps."
+                f"for the loss {self.closed_form_loss!r} without l2. Set "
+                f"loss={self.closed_form_loss!r}, or choose one of these steps."
             )
         l2 = validation.in_range(self.l2, "l2", who, low=0.0, high=rule.max_l2)
         return rule.slope(loss), rule, l2
@@ -122,19 +144,22 @@ class BaseSGD(Linear):
 def gradient_descent(
     weights: Floats,
     offset: Floats,
+    statistics: Floats,
     X: Floats,
     Y: Floats,
     slope: Slope,
     steps: Steps,
     *,
     fit_intercept: bool,
-) -> tuple[Floats, Floats, Floats]:
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Learn the rows one after the other by online gradient descent.
 
     Parameters
     ----------
     weights : ndarray of shape (d, c)
     offset : ndarray of shape (c,)
+    statistics : ndarray of shape (c, 5), or (c, 0)
+        Statistics of adaptive steps; (c, 0) for other steps.
     X : ndarray of shape (n, d)
     Y : ndarray of shape (n, c)
     slope : Slope
@@ -148,45 +173,75 @@ def gradient_descent(
     -------
     weights : ndarray of shape (d, c)
     offset : ndarray of shape (c,)
+    statistics : ndarray of shape (c, 5), or (c, 0)
         New arrays; the inputs are not modified.
     predictions : ndarray of shape (n, c)
         The scores of each row just before it was learned.
     """
     unit = 1.0 if fit_intercept else 0.0
     if native.loops is not None:
-        return _compiled(native.loops, weights, offset, X, Y, slope, steps, unit)
+        return _compiled(native.loops, weights, offset, statistics, X, Y, slope, steps, unit)
     X = np.ascontiguousarray(X, dtype=np.float64)
-    steps = steps.scaled(np.einsum("ij,ij->i", X, X) + unit)
+    lengths = np.einsum("ij,ij->i", X, X) + unit
+    if statistics.size:
+        return _adaptive(weights, offset, statistics, X, Y, slope, steps, lengths, unit)
+    steps = steps.scaled(lengths)
     if weights.shape[1] == 1:
         w, b, scores = _one_output(
             weights[:, 0].copy(), float(offset[0]), X, Y[:, 0], slope, steps, unit
         )
-        return w[:, None], np.array([b]), np.array(scores)[:, None]
-    return _several_outputs(
-        np.array(weights, dtype=np.float64, order="F"), offset.copy(), X, Y, slope, steps, unit
+        return w[:, None], np.array([b]), statistics, np.array(scores)[:, None]
+    weights = np.array(weights, dtype=np.float64, order="F")
+    weights, offset, predictions = _several_outputs(
+        weights, offset.copy(), X, Y, slope, steps, unit
     )
+    return weights, offset, statistics, predictions
 
 
 def _compiled(
     loops: ModuleType,
     weights: Floats,
     offset: Floats,
+    statistics: Floats,
     X: Floats,
     Y: Floats,
     slope: Slope,
     steps: Steps,
     unit: float,
-) -> tuple[Floats, Floats, Floats]:
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Compute ``gradient_descent`` by the compiled loop."""
-    W, b = np.array(weights.T, order="C"), np.array(offset, float)
-    predictions, workspace = np.empty(Y.shape), np.empty(len(b))
+    W, b, own = np.array(weights.T, order="C"), np.array(offset, float), statistics.copy()
+    predictions = np.empty(Y.shape)
     targets = np.ascontiguousarray(Y, dtype=np.float64)
     how = (X.shape[1], len(b), unit, slope.number, slope.parameter)
     for rows, x in float64_blocks(X):
         loops.descend(
-            len(x), *how, x, targets[rows], *steps.of(rows), W, b, predictions[rows], workspace
+            len(x), *how, x, targets[rows], *steps.of(rows), W, b, own if own.size else None,
+            predictions[rows],
         )  # fmt: skip
-    return W.T, b, predictions
+    return W.T, b, own, predictions
+
+
+def _adaptive(
+    weights: Floats, offset: Floats, statistics: Floats, X: Floats, Y: Floats, slope: Slope,
+    steps: Steps, lengths: Floats, unit: float,
+) -> tuple[Floats, Floats, Floats, Floats]:  # fmt: skip
+    """Compute ``gradient_descent`` with adaptive steps."""
+    W, b, own = weights.copy(), offset.copy(), statistics.tolist()
+    predictions = np.empty(Y.shape)
+    keeps = np.ones(len(X)) if steps.shrinkage is None else steps.shrinkage
+    if steps.damping is not None:
+        lengths = lengths + steps.damping
+    rows = zip(X, Y.tolist(), steps.rate.tolist(), keeps.tolist(), lengths.tolist(), strict=True)
+    for i, (x, targets, rate, keep, length) in enumerate(rows):
+        predictions[i] = scores = x @ W + b  # (1)
+        for k, output in enumerate(own):
+            w_step, b_step, shrinkage = adaptive_step(
+                output, slope, unit, rate, keep, length, float(scores[k]), targets[k]
+            )
+            W[:, k] = shrinkage * W[:, k] - w_step * x  # (3)
+            b[k] -= b_step
+    return W, b, np.array(own), predictions
 
 
 def _one_output(
@@ -250,16 +305,19 @@ class SGDRegressor(BaseSGD, Regressor):
     ----------
     loss : {"squared", "absolute", "huber", "epsilon-insensitive"}, default="squared"
         The loss function. "squared" is half the squared error.
-    step : {"normalised", "constant", "decaying", "pa", "pa1", "pa2"}, default="normalised"
-        The step rule. Normalised steps do not depend on the scale of the features; constant and
-        decaying steps need features of scale near 1. The passive-aggressive steps require
-        ``loss="epsilon-insensitive"``.
+    step : {"adaptive", "normalised", "constant", "decaying", "pa", "pa1", "pa2"}, \
+            default="adaptive"
+        The step rule. Adaptive and normalised steps do not depend on the scale of the features;
+        constant and decaying steps need features of scale near 1. Adaptive steps do not depend on
+        the units of the targets either: they grow with the share of the variance of recent targets
+        that the model explains, and the intercept starts at the first target. The
+        passive-aggressive steps require ``loss="epsilon-insensitive"``.
     step_size : float > 0, default=None
-        The (initial) step size. None is 0.1 for normalised steps, for which it should be below 2
-        (with the squared loss it is the share of a row's error that the step removes), and 0.01
-        for constant and decaying steps.
+        The (initial) step size. None is 1, the largest step, for adaptive steps; 0.1 for normalised
+        steps, for which it should be below 2 (with the squared loss it is the share of a row's
+        error that the step removes); and 0.01 for constant and decaying steps.
     noise : float >= 0, default=None
-        For normalised steps: added to ``||x||**2``, in its units. None is 0.
+        For adaptive and normalised steps: added to ``||x||**2``, in its units. None is 0.
     decay : float >= 0, default=None
         For decaying steps: step t, from 0, is ``step_size / (1 + decay * t) ** power``; rows of
         weight 0 are not counted. None is 0.001.
@@ -286,6 +344,9 @@ class SGDRegressor(BaseSGD, Regressor):
         Coefficients.
     intercept_ : float or ndarray of shape (c,)
         Intercept.
+    statistics_ : ndarray of shape (c, 5), or (c, 0)
+        Of adaptive steps, for each output: the sum of the step sizes, the mean of ``||x||**2``, the
+        mean and the variance of the targets, and the mean squared error.
     steps_ : int
         Number of steps, one for each row learned.
 
@@ -316,7 +377,7 @@ class SGDRegressor(BaseSGD, Regressor):
         self,
         loss: str = "squared",
         *,
-        step: str = "normalised",
+        step: str = "adaptive",
         step_size: float | None = None,
         noise: float | None = None,
         decay: float | None = None,
@@ -346,12 +407,14 @@ class SGDRegressor(BaseSGD, Regressor):
         self.weights_ = initial_weights(self.initial_coef, d, c, type(self).__name__)
 
     def _gradient_descent(
-        self, X: Floats, Y: Floats, slope: Slope, steps: Steps, class_mask: Array | None
-    ) -> tuple[Floats, Floats, Floats]:
+        self, X: Floats, Y: Floats, slope: Slope, steps: Steps, statistics: Floats,
+        class_mask: Array | None,
+    ) -> tuple[Floats, Floats, Floats, Floats]:  # fmt: skip
         del class_mask
         return gradient_descent(
-            self.weights_, self.offset_, X, Y, slope, steps, fit_intercept=self.fit_intercept
-        )
+            self.weights_, self.offset_, statistics, X, Y, slope, steps,
+            fit_intercept=self.fit_intercept,
+        )  # fmt: skip
 
     def _initial_prediction(self, row: Floats) -> Any:
         several = np.ndim(self.initial_coef) == 2
@@ -370,9 +433,10 @@ class SGDClassifier(BaseSGD, Classifier):
 
     Parameters
     ----------
-    loss : {"hinge", "logistic", "perceptron"}, default="hinge"
+    loss : {"logistic", "hinge", "perceptron"}, default="logistic"
         The loss function.
-    step : {"normalised", "constant", "decaying", "pa", "pa1", "pa2"}, default="normalised"
+    step : {"adaptive", "normalised", "constant", "decaying", "pa", "pa1", "pa2"}, \
+            default="adaptive"
         The step rule, as in :class:`SGDRegressor`. The passive-aggressive steps require
         ``loss="hinge"``.
     step_size, noise, decay, power, aggressiveness : float, default=None
@@ -395,6 +459,8 @@ class SGDClassifier(BaseSGD, Classifier):
         Coefficients.
     intercept_ : ndarray of shape (c,), or (1,) for two classes
         Intercepts.
+    statistics_ : ndarray of shape (c, 5), or (c, 0)
+        As in :class:`SGDRegressor`.
     steps_ : int
         Number of steps, one for each row learned.
 
@@ -425,9 +491,9 @@ class SGDClassifier(BaseSGD, Classifier):
 
     def __init__(
         self,
-        loss: str = "hinge",
+        loss: str = "logistic",
         *,
-        step: str = "normalised",
+        step: str = "adaptive",
         step_size: float | None = None,
         noise: float | None = None,
         decay: float | None = None,
@@ -475,35 +541,43 @@ class SGDClassifier(BaseSGD, Classifier):
             self.weights_[:, at] = given * HALVES if problems == 1 else given
 
     def _gradient_descent(
-        self, X: Floats, Y: Floats, slope: Slope, steps: Steps, class_mask: Array | None
-    ) -> tuple[Floats, Floats, Floats]:
-        weights, offset, predictions = self.weights_.copy(), self.offset_.copy(), np.zeros(Y.shape)
+        self, X: Floats, Y: Floats, slope: Slope, steps: Steps, statistics: Floats,
+        class_mask: Array | None,
+    ) -> tuple[Floats, Floats, Floats, Floats]:  # fmt: skip
+        weights, offset, statistics = self.weights_.copy(), self.offset_.copy(), statistics.copy()
+        predictions = np.zeros(Y.shape)
         for rows, at in _spans(Y, class_mask):
-            y, w, b = Y[rows, at], weights[:, at], offset[at]
-            two = y.shape[1] == 2
-            if two:  # the weights of the first class are minus those of the second
-                y, w, b = y[:, 1:], 2.0 * w[:, 1:], 2.0 * b[1:]
-            y = 2.0 * y - 1.0
-            w, b, scores = gradient_descent(
-                w, b, X[rows], y, slope, steps.of(rows), fit_intercept=self.fit_intercept
-            )
-            halves = HALVES if two else 1.0
-            weights[:, at], offset[at], predictions[rows, at] = (
-                w * halves,
-                b * halves,
-                scores * halves,
-            )
-        return weights, offset, predictions
+            y, w, b, own = Y[rows, at], weights[:, at], offset[at], statistics[at]
+            if y.shape[1] == 2:
+                y, (w, b, own) = y[:, 1:], _shared(w, b, own)
+            *state, scores = gradient_descent(
+                w, b, own, X[rows], 2.0 * y - 1.0, slope, steps.of(rows),
+                fit_intercept=self.fit_intercept,
+            )  # fmt: skip
+            weights[:, at], offset[at], statistics[at] = self._from_problems(*state)
+            predictions[rows, at] = scores * HALVES if scores.shape[1] == 1 else scores
+        return weights, offset, statistics, predictions
 
-    def _problems(self) -> tuple[Floats, Floats]:
-        two = len(self.classes_) == 2
-        return (2.0 * self.weights_[:, 1:], 2.0 * self.offset_[1:]) if two else super()._problems()
+    def _problems(self) -> tuple[Floats, Floats, Floats]:
+        problems = super()._problems()
+        return _shared(*problems) if len(self.classes_) == 2 else problems
 
-    def _from_problems(self, weights: Floats, offset: Floats) -> tuple[Floats, Floats]:
-        return (weights * HALVES, offset * HALVES) if len(offset) == 1 else (weights, offset)
+    def _from_problems(
+        self, weights: Floats, offset: Floats, statistics: Floats
+    ) -> tuple[Floats, Floats, Floats]:
+        if len(offset) > 1:
+            return weights, offset, statistics
+        both = np.repeat(statistics, 2, axis=0)
+        both[:1, 2:3] *= -1.0  # the mean of the targets of the first class
+        return weights * HALVES, offset * HALVES, both
 
     def _initial_prediction(self, row: Floats) -> Any:
         return initial_prediction(self, row)
+
+
+def _shared(weights: Floats, offset: Floats, statistics: Floats) -> tuple[Floats, Floats, Floats]:
+    """The problem of two classes: the weights of the first are minus those of the second."""
+    return 2.0 * weights[:, 1:], 2.0 * offset[1:], statistics[1:]
 
 
 def _spans(Y: Floats, class_mask: Array | None) -> list[tuple[slice, Any]]:

@@ -5,6 +5,7 @@ With a score s = wᵀx, its target y, the loss ℓ(s, y), its slope ℓ′ and t
 ============ ========================================= ====================================
 step         w ← w − …                                 effect of a row's weight q
 ============ ========================================= ====================================
+adaptive     (1)-(6) below                             η q replaces η
 constant     η ℓ′ x                          [1, (4)]  η q replaces η
 decaying     η (1 + decay · t)^−power ℓ′ x             η q replaces η
 normalised   η / (noise + ‖x‖²) ℓ′ x         [3]       η q replaces η
@@ -21,12 +22,34 @@ A penalty l2 / 2 · ‖w‖² is added to the loss of every row. For constant an
 gradient has the same step, w ← (1 − η l2) w − …; for normalised steps η is not divided by ‖x‖²,
 since the penalty does not depend on the scale of x (leaky NLMS). The intercept is not penalised.
 
+Adaptive steps. The step that reduces the expected error of a linear model most has the share of the
+squared error that the model can still remove [3, section 6.4]; what exceeds it follows the noise of
+single rows. The share R of the variance of the targets that the model has explained in recent rows
+measures it without units, so that a model which explains nothing stays near the mean of the
+targets. For each output, with rates r = η q, their sum T up to and including the row, γ = r / T,
+β = max(γ, min(1, r / 100)), L = noise + ‖x‖², κ = 4 for the logistic loss (its second derivative is
+at most 1 / κ) and 1 for others:
+
+    R = max(1 − A / V, R₀),   R₀ = 0.03, for margin losses max(0.03, 30 / (30 + T))            (1)
+    E ← E + β (min(L, 10 E) − E),   m ← m + γ (y − m)   energy of rows, mean of targets        (2)
+    V ← V + β ((y − m)² − V),   A ← A + β (e² − A)      variance, squared error                (3)
+    w ← w − κ r R / (L + E) ℓ′ x                                                               (4)
+    b ← b − κ max(r R / (L + E), γ) ℓ′                                                         (5)
+    b ← b + y − s                                     instead of (3)-(5), on the first row     (6)
+
+e is the error of s, for the hinge and perceptron losses of s clipped to [−1, 1], for the logistic
+loss of tanh(s / 2) = P(+1) − P(−1). By (5) and (6) the intercept starts at the first target and
+then moves at least as fast as the mean of the targets. The slopes ±1 of the absolute and the
+epsilon-insensitive loss are multiplied by √A, and those of the Huber loss by max(1, √A / δ), which
+gives them the units of the targets. Without an intercept m = 0, and (6) does not apply.
+
 [1] "Online Learning", lecture notes.
 [2] K. Crammer, O. Dekel, J. Keshet, S. Shalev-Shwartz, Y. Singer, "Online Passive-Aggressive
     Algorithms", JMLR 7, 2006; figure 1 and section 5.
 [3] S. Haykin, "Adaptive Filter Theory", 4th edition, 2002; chapter 6.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -34,11 +57,19 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from onepass.learners.losses import Loss
+from onepass.learners.losses import (
+    Absolute,
+    EpsilonInsensitive,
+    Hinge,
+    Huber,
+    Logistic,
+    Loss,
+)
 from onepass.types import Floats
 
 __all__ = [
     "STEP_RULES",
+    "Adaptive",
     "Constant",
     "Decaying",
     "Normalised",
@@ -48,6 +79,7 @@ __all__ = [
     "Slope",
     "StepRule",
     "Steps",
+    "adaptive_step",
 ]
 
 _TINY = float(np.finfo(np.float64).tiny)  # smaller squared lengths are subnormal and inaccurate
@@ -106,6 +138,9 @@ class StepRule(ABC):
 
     closed_form: ClassVar[bool] = False
     """Whether the step is the closed-form solution for one loss, without a penalty."""
+
+    statistics: ClassVar[int] = 0
+    """Number of statistics of each output that the steps depend on."""
 
     @abstractmethod
     def steps(self, n: int, q: Floats | None, t: int, l2: float) -> Steps:
@@ -217,6 +252,62 @@ class Normalised(StepRule):
 
 
 @dataclass(frozen=True)
+class Adaptive(Normalised):
+    """Normalised steps of the size that the share of the explained variance justifies.
+
+    Parameters
+    ----------
+    step_size : float > 0, default=1.0
+        η, the step of a model that explains all of the variance; also the rate at which the
+        statistics forget.
+    noise : float >= 0, default=0.0
+        Added to ‖x‖², in its units.
+    """
+
+    statistics: ClassVar[int] = 5
+
+    step_size: float = field(default=1.0, metadata={"above": 0.0})
+
+
+_LEAST, _RECENT, _START, _CAP = 0.03, 0.01, 30.0, 10.0  # constants, as in native/descent.c
+_HUBER, _LOGISTIC, _HINGE = Huber.number, Logistic.number, Hinge.number
+_CLIPPED = (Absolute.number, EpsilonInsensitive.number)
+
+
+def adaptive_step(
+    statistics: list[float], slope: "Slope", unit: float, rate: float, keep: float, length: float,
+    score: float, target: float,
+) -> tuple[float, float, float]:  # fmt: skip
+    """Update the statistics (T, E, m, V, A) of an output; return the steps of w and b, and κ."""
+    T, E, m, V, A = statistics
+    margin, first = slope.number >= _HINGE, T == 0.0 and unit != 0.0
+    T += rate
+    gain = rate / T
+    floor = max(_LEAST, _START / (_START + T)) if margin else _LEAST
+    R = max(1.0 - A / V if V else 0.0, floor)  # (1)
+    v = target - m
+    recent = max(gain, min(1.0, _RECENT * rate))
+    E += recent * ((min(length, _CAP * E) if E > 0 else length) - E)  # (2)
+    m += unit * gain * v
+    if first:
+        statistics[:] = T, E, m, V, A
+        return 0.0, score - target, 1.0  # (6)
+    logistic = slope.number == _LOGISTIC
+    estimate = math.tanh(0.5 * score) if logistic else max(-1.0, min(1.0, score))
+    e = (estimate if margin else score) - target
+    V += recent * (v * v - V)  # (3)
+    A += recent * (e * e - A)
+    statistics[:] = T, E, m, V, A
+    change = slope.at(score, target) * (4.0 if logistic else 1.0)
+    if slope.number in _CLIPPED:
+        change *= math.sqrt(A)
+    elif slope.number == _HUBER:
+        change *= max(1.0, math.sqrt(A) / slope.parameter)
+    by = R * rate * float(_inverse(np.array([length + E]))[0])
+    return by * change, unit * max(by, gain) * change, 1.0 - R * (1.0 - keep)  # (4), (5)
+
+
+@dataclass(frozen=True)
 class PassiveAggressive(StepRule):
     """PA: the smallest step after which the loss of the row is 0."""
 
@@ -276,6 +367,7 @@ class PassiveAggressiveII(PassiveAggressive):
 
 
 STEP_RULES: Mapping[str, type[StepRule]] = {
+    "adaptive": Adaptive,
     "constant": Constant,
     "decaying": Decaying,
     "normalised": Normalised,

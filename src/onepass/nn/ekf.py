@@ -35,7 +35,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from onepass.nn.kalman import FilterStep, PosteriorCovariance, RandomWalkFilter
-from onepass.nn.losses import LossName
+from onepass.nn.losses import Loss
 from onepass.nn.saving import register
 
 __all__ = ["EKF"]
@@ -60,7 +60,7 @@ class EKF(RandomWalkFilter):
     decay : float, default=1.0
         γ in (0, 1], the factor by which weights decay towards their initial values after each row.
         With ``process_noise = (1 − decay²) · prior`` the prior covariance is stationary.
-    loss : {"squared", "one_hot", "cross_entropy"}, default="squared"
+    loss : {"squared", "one_hot", "cross_entropy"} or callable, default="squared"
         ``"squared"`` for regression. For classes 0 … c − 1, ``"one_hot"`` (regression on
         indicators) or ``"cross_entropy"`` (Gauss–Newton approximation; requires noise > 0).
     learns : str or sequence of str, default="all"
@@ -114,7 +114,7 @@ class EKF(RandomWalkFilter):
         prior: float = 1.0,
         decay: float = 1.0,
         *,
-        loss: LossName = "squared",
+        loss: Loss = "squared",
         learns: str | Sequence[str] = "all",
         block_update: bool = False,
         chunk: int | None = None,

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch
 from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from onepass import linalg, validation
 from onepass.errors import (
@@ -41,11 +42,24 @@ from onepass.errors import (
     ParameterError,
     RowsRefusedWarning,
     ShapeError,
+    TypeMismatchError,
+    WorseThanTrivialWarning,
 )
 from onepass.linalg.interrupt import Interrupt
 from onepass.nn.batch import Batch, RowsLike, numbers, refuse_width
 from onepass.nn.function import plain_mode
-from onepass.nn.losses import LossName, as_rows, check, shape_of, targets, to_predictions
+from onepass.nn.loaders import pairs
+from onepass.nn.losses import (
+    Loss,
+    Objective,
+    Watch,
+    as_rows,
+    check,
+    is_whole,
+    shape_of,
+    targets,
+    to_predictions,
+)
 from onepass.nn.module import Network
 from onepass.nn.saving import save
 from onepass.nn.selection import find_nonfinite
@@ -94,8 +108,12 @@ class Learner(ABC):
     ----------
     module : torch.nn.Module
         Updated in place. See :class:`~onepass.nn.module.Network` for the requirements.
-    loss : {"squared", "one_hot", "cross_entropy"}
-        ``"squared"`` for regression; ``"one_hot"`` or ``"cross_entropy"`` for classes 0 … c − 1.
+    loss : {"squared", "one_hot", "cross_entropy"} or callable
+        ``"squared"`` for regression; ``"one_hot"`` or ``"cross_entropy"`` for classes 0 … c − 1. Or
+        a function, such as ``torch.nn.HuberLoss()``, of the outputs (1, c) of one row and its
+        target, (1, c) numbers or a class (1,), which returns a number. It must be convex and twice
+        differentiable in the outputs, and requires ``noise`` > 0. Save such a learner's module
+        instead of the learner.
     noise : float
         Noise variance R >= 0.
     learns : str or sequence of str
@@ -120,6 +138,11 @@ class Learner(ABC):
     """Whether ``op.save`` calls the learner's own ``save``."""
     _refusal: ClassVar[tuple[str, str]] = ("with nan or infinity", "noise > 0")
     """Description of rejected rows, and the remedy, for the warning."""
+    _advice: ClassVar[str] = (
+        "Scale features and targets to mean 0 and variance 1, set noise > 0, such as 1.0, or a "
+        "smaller `prior`, such as 0.01."
+    )
+    """Remedy if the predictions are worse than a trivial baseline."""
     _merge_requirement: ClassVar[tuple[str, str]] = (
         "the memory must be mergeable, which only that of op.nn.ORFit is",
         "Learn all rows with one learner, or use op.nn.ORFit.",
@@ -130,7 +153,7 @@ class Learner(ABC):
         self,
         module: torch.nn.Module,
         *,
-        loss: LossName = "squared",
+        loss: Loss = "squared",
         noise: float = 0.0,
         learns: str | Sequence[str] = "all",
         block_update: bool = False,
@@ -141,6 +164,9 @@ class Learner(ABC):
         self.loss = loss
         self.noise = validation.in_range(noise, "noise", self._where, low=0.0)
         check(loss, self.noise if self.fits else 1.0, self._where)
+        self._objective = Objective(loss, self._where) if callable(loss) else None
+        self._loss = "squared" if callable(loss) else str(loss)  # "one_hot" for other classes
+        self._watch = Watch()
         self.learns = learns
         self.block_update = bool(block_update)
         self.chunk = chunk
@@ -171,7 +197,7 @@ class Learner(ABC):
         if not all(type(each) is int and each >= 0 for each in counts):
             raise ValueError("counts must be non-negative integers")
         if self._shape is not None:
-            to_predictions(self.loss, self._like.new_zeros(1, self._outputs or 1), self._shape)
+            to_predictions(self._loss, self._like.new_zeros(1, self._outputs or 1), self._shape)
         if self._wide is not None:
             self._wide.reshape(self.network.p)
         for names in (self.network.columns or {}).values():
@@ -179,16 +205,20 @@ class Learner(ABC):
 
     # -- learning and prediction -------------------------------------------------------------------
 
-    def learn(self, x: RowsLike, y: ArrayLike | Tensor) -> Self:
+    def learn(
+        self, x: "RowsLike | DataLoader[Any] | Dataset[Any]", y: ArrayLike | Tensor | None = None
+    ) -> Self:
         """Learn rows, one after the other, or as one augmented row with ``block_update``.
 
         Parameters
         ----------
-        x : Tensor, array, or tuple, list or dict of them
-            n rows, in the form that the module's ``forward`` accepts.
+        x : Tensor, array, or tuple, list or dict of them; or DataLoader or Dataset
+            n rows, in the form that the module's ``forward`` accepts. The batches of a DataLoader,
+            and the items of a Dataset, must be pairs (x, y); they are learned in one pass, and
+            tensors are moved to the module's device.
         y : Tensor or array of shape (n,), (n, c) or (n, …)
             Targets: c numbers for each row, or a class in 0 … c − 1 for each row. Predictions have
-            the same shape.
+            the same shape. Omit it for a DataLoader or a Dataset.
 
         Returns
         -------
@@ -210,7 +240,20 @@ class Learner(ABC):
         -----
         RowsRefusedWarning
             If the error or gradient of a row is not finite. The row is skipped.
+        WorseThanTrivialWarning
+            Once, if after 300, 400, 500, … rows the errors of all predictions exceed those of the
+            mean of the targets, or of the most frequent class.
         """
+        if isinstance(x, (DataLoader, Dataset)) and y is None:
+            for rows, labels in pairs(x, self.network.device, f"{self._where}.learn"):
+                self.learn(rows, labels)
+            return self
+        if y is None or isinstance(x, (DataLoader, Dataset)):
+            raise TypeMismatchError(
+                f"{self._where}.learn: `y` must contain the targets of x, and be omitted for a "
+                f"DataLoader or Dataset, got {type(x).__name__} and {type(y).__name__}. Pass "
+                "learn(x, y), or learn(loader)."
+            )
         for _ in self._steps(x, y, "learn"):
             pass
         return self
@@ -266,7 +309,7 @@ class Learner(ABC):
                 outputs, std = self._deviations(x, self._variances(where), where)
             return self._predictions(outputs), self._predictions(std)
         outputs = self.network.outputs(self.network.prepare(x, where))
-        if self.loss != "squared":
+        if self._loss != "squared":
             bad = outputs.isnan().any(dim=1)
             if bool(bad.any()):  # synchronises with an accelerator
                 raise NumericalError(
@@ -384,7 +427,7 @@ class Learner(ABC):
 
     def __sklearn_tags__(self) -> Tags:
         """Return scikit-learn's tags: classifier or regressor."""
-        classes = self.loss != "squared"
+        classes = self._loss != "squared"
         return Tags(
             estimator_type="classifier" if classes else "regressor",
             target_tags=TargetTags(required=True),
@@ -416,7 +459,7 @@ class Learner(ABC):
     def _predictions(self, outputs: Tensor) -> Tensor:
         """Convert outputs (n, c) to predictions of the shape of the learned targets."""
         refuse_width(outputs.shape[1], self._outputs or outputs.shape[1], f"{self._where}.predict")
-        return to_predictions(self.loss, outputs, self._shape)
+        return to_predictions(self._loss, outputs, self._shape)
 
     def _variances(self, where: str) -> Any:
         """Return a function from gradients G (p, n·c) to the variances (n·c,) of outputs."""
@@ -431,7 +474,7 @@ class Learner(ABC):
     ) -> tuple[Tensor, Tensor]:
         """Return the outputs (n, c) and their standard deviations (1)."""
         net = self.network
-        if self.loss != "squared":
+        if self._loss != "squared":
             raise ParameterError(
                 f"{where}: `return_std` must be False for classes, got True with "
                 f"loss={self.loss!r}. A class has no standard deviation: use `outputs`."
@@ -510,10 +553,16 @@ class Learner(ABC):
         n, call = len(rows), Call(net, rows, where)
         width = max(self._rows_a_step(n), 1)
         c, like = self._outputs_a_row(call), self._like.to(net.dtype)
-        target = targets(y, n, c, self.loss, like, where)
+        if self._objective is not None and n and not self.rows_seen_:
+            self._loss = "one_hot" if c > 1 and is_whole(y) else "squared"
+        target = targets(y, n, c, self._loss, like, where)
+        if self._objective is not None and n and not self.rows_seen_:
+            first_outputs = net.outputs(rows[:1])
+            self._objective.check(first_outputs, target[:1], classes=self._loss != "squared")
         if n > width:
             check_all_rows(call, c)
         interrupt, before, shape = Interrupt(), self._refused, shape_of(y)
+        worse = False
         first = not self.rows_seen_
         for i in range(0, n, width):
             with net.lock, interrupt.held(), plain_mode(net.device, net.p):
@@ -522,7 +571,18 @@ class Learner(ABC):
                 net.columns = rows.columns if first else net.columns
             interrupt.raise_pending()
             self._warn_if_full(4)
+            classes = self._loss != "squared"
+            worse |= self._watch.worse(outputs, target[i : i + width], classes=classes)
             yield outputs
+        if worse:
+            trivial = "the most frequent class" if classes else "the mean of earlier targets"
+            warnings.warn(
+                f"{where}: predictions must have smaller errors than {trivial}, got larger ones "
+                f"over the first {self.rows_seen_:,} rows. {self._advice} For classes that come "
+                "one after the other use learns='last' and noise > 0.",
+                WorseThanTrivialWarning,
+                stacklevel=3,
+            )
         self._warn(before, where)
 
     def _outputs_a_row(self, call: Call) -> int:
@@ -553,7 +613,7 @@ class Learner(ABC):
     def _step(self, rows: Batch, y: Tensor) -> Tensor:
         self._masked = self._refused
         outputs, J = self._derived(rows, y.shape[1])
-        e, G = as_rows(self.loss, outputs, y, linalg.widened(J))
+        e, G = as_rows(self._loss, outputs, y, linalg.widened(J), self._objective)
         good = e.to(G.dtype).isfinite() & linalg.rows_are_finite(G).reshape(len(e), -1)
         good = good.all(dim=1)
         on_device = linalg.on_device(good)

@@ -41,7 +41,7 @@ from onepass import linalg, validation
 from onepass.errors import ParameterError
 from onepass.linalg.subspace import OrthonormalBasis
 from onepass.nn.kalman import FilterStep, RandomWalkFilter, refuse_overflow, triangle
-from onepass.nn.losses import LossName
+from onepass.nn.losses import Loss
 from onepass.nn.saving import register
 from onepass.serialization import codec
 from onepass.types import Floats
@@ -211,7 +211,7 @@ class LoFi(RandomWalkFilter):
     decay : float, default=1.0
         γ in (0, 1], the factor by which weights decay towards their initial values after each row.
         With ``process_noise = (1 − decay²) · prior`` the prior covariance is stationary.
-    loss : {"squared", "one_hot", "cross_entropy"}, default="squared"
+    loss : {"squared", "one_hot", "cross_entropy"} or callable, default="squared"
         ``"squared"`` for regression. For classes 0 … c − 1, ``"one_hot"`` (regression on
         indicators) or ``"cross_entropy"`` (Gauss–Newton approximation).
     learns : str or sequence of str, default="all"
@@ -257,7 +257,7 @@ class LoFi(RandomWalkFilter):
         prior: float = 1.0,
         decay: float = 1.0,
         *,
-        loss: LossName = "squared",
+        loss: Loss = "squared",
         learns: str | Sequence[str] = "all",
         block_update: bool = False,
         chunk: int | None = None,

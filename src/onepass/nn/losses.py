@@ -11,10 +11,20 @@ matrix:
 In (3) B e = 1_y − π, and B Bᵀ = diag(π) − π πᵀ is the curvature of the loss in the outputs [1], so
 that the step with noise 1 is that of the extended Kalman filter for a categorical target.
 
+A loss of the user is a callable of the outputs (1, c) and the target of one row. With its gradient
+g and second derivatives H = U diag(s) Uᵀ in the outputs, by automatic differentiation,
+
+    callable        e = −Uᵀ g / √s,        B = U diag(√s)                                    (4)
+
+so that B e = −g and B Bᵀ = H. Where s is 0 but g is not, such as beyond the threshold of Huber's
+loss, s is replaced by the largest s so far: the error is then bounded as the gradient is.
+
 [1] N. N. Schraudolph, "Fast curvature matrix-vector products for second-order gradient descent",
     Neural Computation 14(7), 2002; section 3.
 """
 
+import math
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -31,20 +41,142 @@ from onepass.errors import (
 from onepass.nn.batch import numbers
 from onepass.types import ArrayLike
 
-__all__ = ["LOSSES", "LossName", "as_rows", "check", "shape_of", "targets", "to_predictions"]
+__all__ = [
+    "LOSSES",
+    "Loss",
+    "LossName",
+    "Objective",
+    "Watch",
+    "as_rows",
+    "check",
+    "is_whole",
+    "shape_of",
+    "targets",
+    "to_predictions",
+]
 
 LossName: TypeAlias = Literal["squared", "one_hot", "cross_entropy"]
+Loss: TypeAlias = LossName | Callable[[Tensor, Tensor], Tensor]
 LOSSES = ("squared", "one_hot", "cross_entropy")
 
 _LEAST = 1e-12  # min probability in divisions
 
 
-def check(loss: str, noise: float, where: str) -> None:
+class Watch:
+    """Comparison of prequential errors with those of the mean or the most frequent class so far."""
+
+    ROWS = 100
+    """Least number of rows between comparisons; the first is after three times as many."""
+
+    def __init__(self) -> None:
+        self._rows, self._sums = 0, torch.zeros(1)
+        self._next: float = 3 * self.ROWS
+        self._errors, self._trivial = torch.zeros(()), torch.zeros(())
+
+    def worse(self, outputs: Tensor, y: Tensor, *, classes: bool) -> bool:
+        """Add rows, predicted before they were learned; return once whether outputs are worse."""
+        f, y = outputs.double(), y.double()
+        before = torch.cat([self._sums.to(y).expand(1, y.shape[1]), y]).cumsum(0)
+        self._sums = before[-1:]
+        if classes:
+            right = y.argmax(dim=1)
+            wrong = f.argmax(dim=1) != right, before[:-1].argmax(dim=1) != right
+            errors, trivial = (each.double() for each in wrong)
+        else:
+            counts = torch.arange(self._rows, self._rows + len(y), device=y.device).clamp_min(1)
+            errors = (f - y).square().sum(dim=1)
+            trivial = (before[:-1] / counts[:, None] - y).square().sum(dim=1)
+        self._errors = self._errors.to(y.device) + errors.sum()
+        self._trivial = self._trivial.to(y.device) + trivial.sum()
+        self._rows += len(y)
+        if self._rows < self._next:
+            return False
+        worse = not bool(self._errors <= 1.04 * self._trivial)  # synchronises with an accelerator
+        self._next = math.inf if worse else self._rows + self.ROWS
+        return worse
+
+
+class Objective:
+    """A loss of the user, as least-squares rows (4).
+
+    Parameters
+    ----------
+    loss : callable
+        Function of outputs (1, c) and a target (1, c), or a class (1,), to a number.
+    where : str
+        The public call, for messages.
+    """
+
+    def __init__(self, loss: Callable[[Tensor, Tensor], Tensor], where: str) -> None:
+        self.loss = loss
+        self._where = where
+        self._largest = 0.0  # largest second derivative so far
+
+    def derivatives(self, outputs: Tensor, y: Tensor, *, classes: bool) -> tuple[Tensor, Tensor]:
+        """Return the gradient (n, c) and the second derivatives (n, c, c) of each row.
+
+        Raises
+        ------
+        ParameterError
+            If the loss fails on a row.
+        """
+        g, H = [], []
+        for f, target in zip(outputs.detach(), y, strict=True):
+            t = target.argmax()[None] if classes else target[None].to(f.dtype)
+
+            def value(f: Tensor, t: Tensor = t) -> Tensor:
+                return self.loss(f[None], t).sum()
+
+            try:
+                with torch.enable_grad():
+                    g.append(torch.autograd.functional.jacobian(value, f))
+                    H.append(torch.autograd.functional.hessian(value, f))
+            except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+                kind = "a class of shape (1,)" if classes else f"a target {tuple(t.shape)}"
+                raise ParameterError(
+                    f"{self._where}: `loss` must be a differentiable function of outputs of shape "
+                    f"{(1, len(f))} and {kind}, which returns a number, got an error: {error}. "
+                    "Pass a module such as torch.nn.HuberLoss()."
+                ) from error
+        return torch.stack(g), torch.stack(H)
+
+    def check(self, outputs: Tensor, y: Tensor, *, classes: bool) -> None:
+        """Check that the loss is convex and curved at outputs (1, c) or at the target.
+
+        Raises
+        ------
+        ParameterError
+            If it is not.
+        """
+        places = torch.cat([outputs, torch.zeros_like(outputs) if classes else y.to(outputs)])
+        s = torch.linalg.eigvalsh(self.derivatives(places, y.expand(2, -1), classes=classes)[1])
+        self._largest = float(s.max())
+        if not self._largest > 0.0 or float(s.min()) < -1e-4 * self._largest:
+            found = "none" if not bool(s.any()) else f"from {float(s.min()):g} to {self._largest:g}"
+            raise ParameterError(
+                f"{self._where}: `loss` must be twice differentiable and convex in the outputs, "
+                f"with second derivatives above 0, got {found}. Use a smooth convex loss, such as "
+                "torch.nn.HuberLoss() instead of L1Loss()."
+            )
+
+    def rows(self, outputs: Tensor, y: Tensor, *, classes: bool) -> tuple[Tensor, Tensor]:
+        """Return e (n, c) and B (n, c, c) of (4)."""
+        g, H = self.derivatives(outputs, y, classes=classes)
+        s, U = torch.linalg.eigh(H.double().nan_to_num())
+        self._largest = max(self._largest, float(s.max()))
+        along = (U.mT @ g.double()[:, :, None])[:, :, 0]
+        flat = s <= 1e-6 * self._largest
+        zero = flat & (along.abs() <= 1e-5 * g.double().norm(dim=1, keepdim=True))
+        root = torch.where(flat, self._largest, s).sqrt()
+        return torch.where(zero, 0.0, -along / root), U * torch.where(zero, 0.0, root)[:, None, :]
+
+
+def check(loss: Loss, noise: float, where: str) -> None:
     """Check that a loss exists, and that noise > 0 if the loss requires noise.
 
     Parameters
     ----------
-    loss : str
+    loss : str or callable
     noise : float
     where : str
         The public call, for messages.
@@ -53,14 +185,14 @@ def check(loss: str, noise: float, where: str) -> None:
     ------
     ParameterError
     """
-    if loss not in LOSSES:
+    if not callable(loss) and loss not in LOSSES:
         raise ParameterError(
-            f"{where}: `loss` must be one of {', '.join(LOSSES)}, got {loss!r}. "
+            f"{where}: `loss` must be one of {', '.join(LOSSES)} or a callable, got {loss!r}. "
             "Use 'squared' for regression, 'one_hot' or 'cross_entropy' for classes."
         )
-    if loss == "cross_entropy" and not noise > 0.0:
+    if loss not in {"squared", "one_hot"} and not noise > 0.0:
         raise ParameterError(
-            f"{where}: `noise` must be above 0 with loss='cross_entropy', got {noise:g}. No finite "
+            f"{where}: `noise` must be above 0 with loss={loss!r}, got {noise:g}. No finite "
             "outputs fit a class exactly: try noise=10.0, 30.0 and 100.0 on validation rows, or "
             "use loss='one_hot'."
         )
@@ -133,20 +265,25 @@ def _indicators(tensor: Tensor, n: int, c: int, where: str) -> Tensor:
     return torch.nn.functional.one_hot(classes, c).double()
 
 
-def as_rows(loss: str, outputs: Tensor, y: Tensor, J: Tensor) -> tuple[Tensor, Tensor]:
-    """Convert outputs, targets (n, c) and Jacobian (n·c, p) to least-squares rows: (1) to (3).
+def as_rows(
+    loss: str, outputs: Tensor, y: Tensor, J: Tensor, objective: Objective | None = None
+) -> tuple[Tensor, Tensor]:
+    """Convert outputs, targets (n, c) and Jacobian (n·c, p) to least-squares rows: (1) to (4).
 
     Returns e (n, c), in float64, and G̃ᵀ (n·c, p).
     """
-    outputs = outputs.double()
-    if loss != "cross_entropy":
-        return y - outputs, J
-    probabilities = torch.softmax(outputs, dim=1).clamp_min(_LEAST)
-    root = probabilities.sqrt()
-    B = torch.diag_embed(root) - probabilities[:, :, None] * root[:, None, :]
+    if objective is not None:
+        e, B = objective.rows(outputs, y, classes=loss != "squared")
+    elif loss != "cross_entropy":
+        return y - outputs.double(), J
+    else:
+        probabilities = torch.softmax(outputs.double(), dim=1).clamp_min(_LEAST)
+        root = probabilities.sqrt()
+        e = (y - probabilities) / root
+        B = torch.diag_embed(root) - probabilities[:, :, None] * root[:, None, :]
     n, c = outputs.shape
     turned = B.mT.to(J.dtype) @ J.reshape(n, c, -1)
-    return (y - probabilities) / root, turned.reshape(n * c, -1)
+    return e, turned.reshape(n * c, -1)
 
 
 def to_predictions(loss: str, outputs: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
@@ -163,6 +300,12 @@ def to_predictions(loss: str, outputs: Tensor, shape: tuple[int, ...] | None = N
     if shape is None:
         shape = () if predictions.shape[1] == 1 else predictions.shape[1:]
     return predictions.reshape(len(predictions), *shape)
+
+
+def is_whole(y: ArrayLike | Tensor) -> bool:
+    """Return whether targets are integers or booleans."""
+    tensor = numbers(y, "y", "op.nn", "Pass an array.")
+    return not (tensor.is_floating_point() or tensor.is_complex())
 
 
 def shape_of(y: ArrayLike | Tensor) -> tuple[int, ...]:

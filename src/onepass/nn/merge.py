@@ -359,15 +359,16 @@ def refuse_worse(first: Learner, second: Learner, w: Tensor, rows: object, where
             "validation."
         )
     outputs = [first.network.outputs(prepared), second.outputs(x)]
-    target = targets(y, len(prepared), outputs[0].shape[1], first.loss, outputs[0], where)
+    loss = first._loss  # noqa: SLF001  of a class of this package
+    target = targets(y, len(prepared), outputs[0].shape[1], loss, outputs[0], where)
     before = first.network.weights()
     try:
         first.network.set_weights(w.to(before.dtype))
         outputs.append(first.network.outputs(prepared))
     finally:
         first.network.set_weights(before)
-    mine, theirs, merged = (_error(first.loss, each, target) for each in outputs)
-    size = 1.0 if first.loss == "cross_entropy" else float(target.square().mean().sqrt())
+    mine, theirs, merged = (_error(loss, each, target) for each in outputs)
+    size = 1.0 if loss == "cross_entropy" else float(target.square().mean().sqrt())
     if not merged <= max(_WORSE * min(mine, theirs), _LEAST * size):
         raise MergeError(
             f"{where}: the merged network must be no worse on `rows` than its parts, got errors of "

@@ -35,7 +35,7 @@ from torch.nn import Module
 from onepass import linalg, validation
 from onepass.errors import ParameterError
 from onepass.nn.kalman import Filter, FilterStep, PosteriorCovariance
-from onepass.nn.losses import LossName
+from onepass.nn.losses import Loss
 from onepass.nn.saving import register
 
 __all__ = ["NTKRLS"]
@@ -58,7 +58,7 @@ class NTKRLS(Filter):
         λ in [0, 1]: a row that is k rows old has weight λᵏ. With 1 nothing is forgotten; 0 fits
         each row exactly without changing predictions on past rows, which is ORFit with unlimited
         memory.
-    loss : {"squared", "one_hot", "cross_entropy"}, default="squared"
+    loss : {"squared", "one_hot", "cross_entropy"} or callable, default="squared"
         ``"squared"`` for regression. For classes 0 … c − 1, ``"one_hot"`` (regression on
         indicators, as in the papers) or ``"cross_entropy"`` (Gauss–Newton approximation; requires
         forgetting > 0).
@@ -107,7 +107,7 @@ class NTKRLS(Filter):
         ridge: float = 1.0,
         forgetting: float = 1.0,
         *,
-        loss: LossName = "squared",
+        loss: Loss = "squared",
         learns: str | Sequence[str] = "all",
         block_update: bool = False,
         chunk: int | None = None,
@@ -115,9 +115,9 @@ class NTKRLS(Filter):
         where = f"op.nn.{type(self).__name__}"
         self.ridge = validation.in_range(ridge, "ridge", where, above=0.0)
         self.forgetting = validation.in_range(forgetting, "forgetting", where, low=0.0, high=1.0)
-        if loss == "cross_entropy" and not self.forgetting:
+        if loss not in {"squared", "one_hot"} and not self.forgetting:
             raise ParameterError(
-                f"{where}: `forgetting` must be above 0 with loss='cross_entropy', got 0. No "
+                f"{where}: `forgetting` must be above 0 with loss={loss!r}, got 0. No "
                 "finite outputs fit a class exactly: use forgetting=1.0, or loss='one_hot'."
             )
         super().__init__(

@@ -6,6 +6,13 @@ at the current weights,
     g̃ = g − Σ_{v ∈ S} v vᵀg,        w ← w − η g̃           k times per batch                 (1)
     S ← S ∪ {∇f(w) of the batch, orthonormalised}          at the weights after the batch    (2)
 
+By default 1 / η is the largest curvature of the loss along the gradients so far. With J the
+Jacobian of the outputs of the n rows of a batch, and H the second derivatives of the loss in them,
+
+    1 / η = max over batches of Σ (J g)ᵀ H (J g) / (n ‖g‖²)                                  (3)
+
+so that the steps do not depend on the units of features and targets.
+
 (1) is (4) of [2]. Differences from ORFit ([2], section 3): a step does not fit a row exactly, so
 that a step size and a number of steps must be chosen; and stored gradients are taken at the weights
 after the batch. For linear models both store the same subspace.
@@ -46,11 +53,14 @@ from onepass.nn.gradients import (
     start_memory,
 )
 from onepass.nn.learner import Learner, full_memory_message
-from onepass.nn.losses import LossName
+from onepass.nn.losses import Loss
 from onepass.nn.saving import register
 from onepass.serialization.state import nbytes
 
 __all__ = ["OGD"]
+
+
+_PROBE = 1e-3  # length of the difference for J g̃, relative to the weights
 
 
 @register
@@ -64,13 +74,13 @@ class OGD(Learner):
     memory : int, None or a specification of op.memory, default=100
         Memory of past gradients. An integer m means ``op.memory.Principal(m)``, None means all
         directions.
-    step_size : float, default=1e-3
-        Step size η > 0.
+    step_size : float, optional
+        Step size η > 0. Default: the inverse of the largest curvature so far (3).
     steps : int, default=1
         Steps k per batch, >= 1.
     batch : int, default=32
         Batch size, >= 1. Larger inputs are split into batches.
-    loss : {"squared", "one_hot", "cross_entropy"}, default="squared"
+    loss : {"squared", "one_hot", "cross_entropy"} or callable, default="squared"
         Mean loss over a batch: half the squared error, summed over outputs, for regression or for
         indicators of classes 0 … c − 1; or the cross entropy.
     gradients : {"logit", "outputs", "average"}, optional
@@ -119,9 +129,19 @@ class OGD(Learner):
     """
 
     state_attributes: ClassVar[tuple[str, ...]] = (
-        *(*Learner.state_attributes, "_memory", "_full", "tasks_", "_task_rows", "_drawn"),
+        *Learner.state_attributes,
+        "_memory",
+        "_full",
+        "tasks_",
+        "_task_rows",
+        "_drawn",
+        "_curvature",
     )
     fits: ClassVar[bool] = False
+    _advice: ClassVar[str] = (
+        "Scale features and targets to mean 0 and variance 1, use more `steps` per batch, or a "
+        "larger network or smaller memory, which leaves more directions free."
+    )
     _refusal = (
         "with nan or infinity, or in a batch with such a row",
         "a smaller step_size",
@@ -132,10 +152,10 @@ class OGD(Learner):
         module: torch.nn.Module,
         memory: Any = 100,
         *,
-        step_size: float = 1e-3,
+        step_size: float | None = None,
         steps: int = 1,
         batch: int = 32,
-        loss: LossName = "squared",
+        loss: Loss = "squared",
         gradients: GradientsName | None = None,
         per_task: int | None = None,
         learns: str | Sequence[str] = "all",
@@ -145,17 +165,22 @@ class OGD(Learner):
         super().__init__(module, loss=loss, learns=learns, block_update=True, chunk=chunk)
         where = self._where
         self.memory = memory
-        self.step_size = validation.in_range(step_size, "step_size", where, above=0.0)
+        if step_size is not None:
+            step_size = validation.in_range(step_size, "step_size", where, above=0.0)
+        self.step_size = step_size
         self.steps = validation.whole(steps, "steps", where, low=1)
         self.batch = validation.whole(batch, "batch", where, low=1)
         self.gradients = gradients
-        self._gradients = gradients or ("outputs" if loss == "squared" else "logit")
+        self._gradients = gradients or (
+            "logit" if loss in {"one_hot", "cross_entropy"} else "outputs"
+        )
         check_gradients(self._gradients, where, classes=loss != "squared")
         self.per_task = (
             None if per_task is None else validation.whole(per_task, "per_task", where, low=1)
         )
         self.seed = validation.whole(seed, "seed", where, low=0)
         self.tasks_ = 0
+        self._curvature = 0.0  # the largest so far
         self._specification = specification(memory, where)
         start_memory(
             self._specification, 1, self._like, where
@@ -253,18 +278,43 @@ class OGD(Learner):
             g = linalg.widened(g)
             rows_are_finite = linalg.rows_are_finite(g[None])[0]
             fine, g = fine & rows_are_finite, torch.where(rows_are_finite, g, 0.0)
+            step_size = self._step_size(rows, outputs, g, y)
             if self._memory is not None:
                 g = linalg.like(self._memory.split(g[:, None]).lifted[:, 0], g)
-            new = self._weights - self.step_size * g
+            new = self._weights - step_size * g
             # no synchronisation: a batch with a non-finite step is masked
             fine = fine & self._is_finite(new) & outputs.isfinite().all()
             self._set_weights(torch.where(fine, new, before))
         return first, fine
 
+    def _step_size(self, rows: Batch, outputs: Tensor, g: Tensor, y: Tensor) -> Any:
+        """Return η, by default (3) with J g from a difference of outputs."""
+        if self.step_size is not None:
+            return self.step_size
+        w, length = self._weights, g.norm().clamp_min(1e-30)
+        size = _PROBE * w.norm().clamp_min(1.0) / length
+        self._set_weights(w - size * g)
+        moved = ((outputs - self.network.outputs(rows)) / size).double()
+        self._set_weights(w)
+        curved = moved
+        if self.loss == "cross_entropy":
+            shares = torch.softmax(outputs.double(), dim=1)
+            curved = shares * (moved - (shares * moved).sum(dim=1, keepdim=True))
+        elif self._objective is not None:
+            H = self._objective.derivatives(outputs, y, classes=self._loss != "squared")[1]
+            curved = (H.double() @ moved[:, :, None])[:, :, 0]
+        found = (moved * curved).sum() / len(y) / length.double().square()
+        if bool(found.isfinite()):
+            self._curvature = max(self._curvature or 0.0, float(found))
+        return 1.0 / self._curvature if self._curvature else 0.0
+
     def _slope(self, out: Tensor, y: Tensor, where: str = "") -> Tensor:
         """Return the derivative of the mean loss with respect to the outputs (n, c)."""
         predicted = out.double()
         refuse_width(out.shape[1], y.shape[1], where)
+        if self._objective is not None:
+            g, _ = self._objective.derivatives(out, y, classes=self._loss != "squared")
+            return g / len(y)
         if self.loss == "cross_entropy":
             predicted = torch.softmax(predicted, dim=1)
         return ((predicted - y) / len(y)).to(out.dtype)

@@ -56,7 +56,7 @@ from onepass.nn.batch import Batch, RowsLike
 from onepass.nn.function import plain_mode
 from onepass.nn.kalman import Covariance
 from onepass.nn.learner import Learner, full_memory_message
-from onepass.nn.losses import LossName
+from onepass.nn.losses import Loss
 from onepass.nn.memory import MemoryPlacement, pending_step, variances
 from onepass.nn.merge import fingerprint, merge
 from onepass.nn.saving import register
@@ -83,7 +83,7 @@ class ORFit(Learner):
         linear layer share m / c directions, with the same result in c² times less memory.
     noise : float, default=0.0
         r >= 0, the noise variance of a target relative to P₀ = I. 0 fits each row exactly.
-    loss : {"squared", "one_hot", "cross_entropy"}, default="squared"
+    loss : {"squared", "one_hot", "cross_entropy"} or callable, default="squared"
         ``"squared"`` for regression. For classes 0 … c − 1, ``"one_hot"`` (regression on
         indicators, as in the papers) or ``"cross_entropy"`` (Gauss–Newton approximation; requires
         noise > 0).
@@ -162,7 +162,7 @@ class ORFit(Learner):
         memory: Any = 100,
         noise: float = 0.0,
         *,
-        loss: LossName = "squared",
+        loss: Loss = "squared",
         learns: str | Sequence[str] = "all",
         block_update: bool = False,
         chunk: int | None = None,
@@ -333,7 +333,7 @@ class ORFit(Learner):
     def _per_output(self, c: int) -> Any:
         """Return a memory specification whose directions c outputs share exactly, or None."""
         per_output: Any = getattr(self._specification, "per_output", None)
-        last = self.learns == "last" and self.loss != "cross_entropy"
+        last = self.learns == "last" and self.loss in {"squared", "one_hot"}
         exact = last and c > 1 and self.network.p % c == 0 and not self.by_layer
         return per_output(c, self.network.p) if per_output and exact else None
 
@@ -427,7 +427,7 @@ class OneStepSGD(ORFit):
         module: torch.nn.Module,
         noise: float = 0.0,
         *,
-        loss: LossName = "squared",
+        loss: Loss = "squared",
         learns: str | Sequence[str] = "all",
         block_update: bool = False,
         chunk: int | None = None,

@@ -8,6 +8,8 @@ EWC      SGD with a penalty on weights important by the Fisher information   3 n
 SI       SGD with a penalty on weights that lowered the loss of past tasks   3 numbers per weight
 LwF      SGD with distillation from the network before the task              1 number per weight
 Replay   SGD on the batch and on stored past rows                            rows
+AGEM     SGD with steps that do not increase the loss on stored rows         rows
+DERPP    Replay with the former outputs of stored rows                       rows, outputs
 ICaRL    nearest mean of stored exemplars of each class                      rows
 DEN      a network that is partly retrained, grows and splits units          1 number per unit
 Joint    multi-pass SGD over all rows: an upper bound                        all rows
@@ -24,7 +26,9 @@ from typing import TYPE_CHECKING, Any
 from onepass.errors import import_extra
 
 if TYPE_CHECKING:
+    from onepass_experiments.baselines.agem import AGEM as AGEM
     from onepass_experiments.baselines.den import DEN as DEN
+    from onepass_experiments.baselines.derpp import DERPP as DERPP
     from onepass_experiments.baselines.ewc import EWC as EWC
     from onepass_experiments.baselines.icarl import ICaRL as ICaRL
     from onepass_experiments.baselines.joint import Joint as Joint
@@ -35,7 +39,9 @@ if TYPE_CHECKING:
 
 # name -> module; the module, and with it torch, is imported on first access
 _PUBLIC = {
+    "AGEM": "agem",
     "DEN": "den",
+    "DERPP": "derpp",
     "EWC": "ewc",
     "SGD": "sgd",
     "SI": "si",
@@ -45,7 +51,7 @@ _PUBLIC = {
     "Replay": "replay",
 }
 
-__all__ = ["DEN", "EWC", "SGD", "SI", "ICaRL", "Joint", "LwF", "Replay"]
+__all__ = ["AGEM", "DEN", "DERPP", "EWC", "SGD", "SI", "ICaRL", "Joint", "LwF", "Replay"]
 
 
 def __getattr__(name: str) -> Any:

@@ -31,8 +31,8 @@ class Joint(Learner):
         Trained in place, in its current mode. Parameters that require no gradient are unchanged.
     loss : {"cross_entropy", "squared"}, default="cross_entropy"
         Loss, averaged over the batch: −log softmax, or half the squared error.
-    step_size : float, default=0.01
-        η > 0.
+    step_size : float, optional
+        η > 0. Default: 0.1 for cross entropy; required for the squared loss.
     momentum : float, default=0.0
         μ in [0, 1].
     epochs : int, default=5
@@ -74,7 +74,7 @@ class Joint(Learner):
         module: torch.nn.Module,
         *,
         loss: LossName = "cross_entropy",
-        step_size: float = 0.01,
+        step_size: float | None = None,
         momentum: float = 0.0,
         epochs: int = 5,
         batch: int = 32,

@@ -295,6 +295,8 @@ def all_or_nothing(learner: "Learner", tensors: list[Tensor]) -> Iterator[None]:
 LossName: TypeAlias = Literal["cross_entropy", "squared"]
 LOSSES = ("cross_entropy", "squared")
 
+_STEP_SIZE = 0.1  # for cross entropy, which has no unit
+
 
 def loss_of_rows(name: LossName, outputs: Tensor, y: Tensor) -> Tensor:
     """Return the loss of each row.
@@ -367,7 +369,12 @@ class Learner:
     """
 
     def __init__(
-        self, module: torch.nn.Module, *, loss: LossName, step_size: float, momentum: float = 0.0
+        self,
+        module: torch.nn.Module,
+        *,
+        loss: LossName,
+        step_size: float | None,
+        momentum: float = 0.0,
     ) -> None:
         self._where = f"baselines.{type(self).__name__}"
         if loss not in LOSSES:
@@ -377,6 +384,13 @@ class Learner:
             )
         self.module = module
         self.loss = loss
+        if step_size is None and loss == "squared":
+            raise ParameterError(
+                f"{self._where}: `step_size` must be given with loss='squared', since it depends "
+                "on the units of features and targets, got None. Scale both to mean 0 and "
+                "variance 1, and set step_size=0.01."
+            )
+        step_size = _STEP_SIZE if step_size is None else step_size
         self.step_size = validation.in_range(step_size, "step_size", self._where, above=0.0)
         self.momentum = validation.in_range(momentum, "momentum", self._where, low=0.0, high=1.0)
         self._trainable = trainable_parameters(module, self._where)
@@ -630,7 +644,7 @@ class Tasked(Learner):
         module: torch.nn.Module,
         *,
         loss: LossName,
-        step_size: float,
+        step_size: float | None,
         momentum: float,
         epochs: int,
         batch: int,

@@ -13,6 +13,9 @@ learning does not: it is a strong baseline if rows may be stored.
 [2] A. Chaudhry et al., "On tiny episodic memories in continual learning", 2019.
 """
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -21,7 +24,7 @@ from onepass import validation
 from onepass.errors import ShapeError, TypeMismatchError
 from onepass.nn.batch import Batch, joined
 from onepass.types import Array
-from onepass_experiments.baselines.learner import Learner, LossName
+from onepass_experiments.baselines.learner import Learner, LossName, Step
 
 __all__ = ["Replay"]
 
@@ -35,8 +38,8 @@ class Replay(Learner):
         Trained in place, in its current mode. Parameters that require no gradient are unchanged.
     loss : {"cross_entropy", "squared"}, default="cross_entropy"
         Loss, averaged over all rows: −log softmax, or half the squared error.
-    step_size : float, default=0.01
-        η > 0.
+    step_size : float, optional
+        η > 0. Default: 0.1 for cross entropy; required for the squared loss.
     momentum : float, default=0.0
         μ in [0, 1].
     capacity : int, default=500
@@ -67,7 +70,7 @@ class Replay(Learner):
     >>> import torch
     >>> from onepass_experiments import baselines
     >>> line = torch.nn.Linear(1, 1)
-    >>> model = baselines.Replay(line, loss="squared", capacity=2)
+    >>> model = baselines.Replay(line, loss="squared", step_size=0.01, capacity=2)
     >>> for x in range(5):
     ...     model = model.learn([[float(x)]], [2.0 * x])
     >>> model.rows_seen_, model.rows_stored_, model.rows_replayed_
@@ -81,7 +84,7 @@ class Replay(Learner):
         module: torch.nn.Module,
         *,
         loss: LossName = "cross_entropy",
-        step_size: float = 0.01,
+        step_size: float | None = None,
         momentum: float = 0.0,
         capacity: int = 500,
         replayed: int | None = None,
@@ -99,16 +102,17 @@ class Replay(Learner):
     def _learn(self, x: Batch | Tensor, y: Tensor) -> None:
         # depends only on rows_seen_: retrying after an error samples the same rows
         rng = np.random.default_rng([self.seed, self.rows_seen_])
-        targets = self._stored_targets(x, y)
-        again = 0
+        rows = self._rows_to_store(x, self._stored_targets(x, y))
+        drawn = []
         if self.rows_stored_:
+            buffer = self._checked_buffer(*rows)
             again = min(self.replayed or len(x), self.rows_stored_)
-            chosen = self._as_indices(rng.choice(self.rows_stored_, again, replace=False))
-            batch = zip((x, targets), self._checked_buffer(x, targets), strict=True)
-            step = self._step(*(joined([fresh, stored[chosen]]) for fresh, stored in batch))
-        else:
-            step = self._step(x, targets)
-        buffer, stored = self._updated_buffer(x, targets, rng)
+            for _ in range(self._draws):
+                at = self._as_indices(rng.choice(self.rows_stored_, again, replace=False))
+                drawn.append([part[at] for part in buffer])
+        step = self._replay_step(rows, drawn)
+        buffer, stored = self._updated_buffer(rows, rng)
+        again = sum(len(each[0]) for each in drawn)
         self._apply(
             step,
             buffer_=buffer,
@@ -118,9 +122,24 @@ class Replay(Learner):
             rows_replayed_=self.rows_replayed_ + again,
         )
 
-    def _checked_buffer(self, x: Batch | Tensor, y: Tensor) -> tuple[Batch | Tensor, ...]:
+    _draws: ClassVar[int] = 1
+    """Number of samples of the buffer for a step."""
+
+    def _rows_to_store(self, x: Batch | Tensor, y: Tensor) -> tuple[Batch | Tensor, ...]:
+        """Return the parts of the rows that the buffer stores."""
+        return x, y
+
+    def _replay_step(
+        self, rows: Sequence[Batch | Tensor], drawn: Sequence[Sequence[Batch | Tensor]]
+    ) -> Step:
+        """Compute the step for new rows and for samples of the buffer."""
+        parts = zip(rows[:2], *(each[:2] for each in drawn), strict=True)
+        x, y = (joined(list(part)) for part in parts)
+        return self._step(x, y)
+
+    def _checked_buffer(self, *rows: Batch | Tensor) -> tuple[Batch | Tensor, ...]:
         """Return the buffer after checking that rows and targets match its shape and dtype."""
-        for name, fresh, stored in zip("xy", (x, y), self.buffer_, strict=True):
+        for name, fresh, stored in zip("xyz", rows, self.buffer_, strict=False):
             if fresh.shape[1:] != stored.shape[1:]:
                 raise ShapeError(
                     f"{self._where}.learn: `{name}` must be of shape {('n', *stored.shape[1:])}, "
@@ -139,10 +158,10 @@ class Replay(Learner):
         return self.buffer_
 
     def _updated_buffer(
-        self, x: Batch | Tensor, y: Tensor, rng: np.random.Generator
+        self, rows: Sequence[Batch | Tensor], rng: np.random.Generator
     ) -> tuple[tuple[Batch | Tensor, ...], int]:
         """Return the buffer after sampling from the batch by algorithm R, and its size."""
-        t = self.rows_seen_ + np.arange(1, len(x) + 1)
+        t = self.rows_seen_ + np.arange(1, len(rows[0]) + 1)
         slots = np.where(t <= self.capacity, t - 1, rng.integers(0, t))
         replaced = {int(slot): i for i, slot in enumerate(slots) if slot < self.capacity}
         stored = min(int(t[-1]), self.capacity)
@@ -153,8 +172,8 @@ class Replay(Learner):
         order[list(replaced)] = np.array(list(replaced.values())) + (
             self.capacity * bool(self.buffer_)
         )
-        past = [[part] for part in self.buffer_] or [[], []]
-        parts = (joined([*p, fresh]) for p, fresh in zip(past, (x, y), strict=True))
+        past = [[part] for part in self.buffer_] or [[] for _ in rows]
+        parts = (joined([*p, fresh]) for p, fresh in zip(past, rows, strict=True))
         return tuple(part[self._as_indices(order)] for part in parts), stored
 
     def _as_indices(self, places: Array) -> Tensor:

@@ -26,8 +26,8 @@ class SGD(Learner):
         Trained in place, in its current mode. Parameters that require no gradient are unchanged.
     loss : {"cross_entropy", "squared"}, default="cross_entropy"
         Loss, averaged over the batch: −log softmax, or half the squared error.
-    step_size : float, default=0.01
-        η > 0.
+    step_size : float, optional
+        η > 0. Default: 0.1 for cross entropy; required for the squared loss.
     momentum : float, default=0.0
         μ in [0, 1].
 
@@ -63,7 +63,7 @@ class SGD(Learner):
         module: torch.nn.Module,
         *,
         loss: LossName = "cross_entropy",
-        step_size: float = 0.01,
+        step_size: float | None = None,
         momentum: float = 0.0,
     ) -> None:
         super().__init__(module, loss=loss, step_size=step_size, momentum=momentum)

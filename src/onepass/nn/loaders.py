@@ -1,0 +1,50 @@
+"""Batches of a torch DataLoader or Dataset, as pairs of rows and targets in one pass."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from onepass.errors import TypeMismatchError
+
+__all__ = ["pairs"]
+
+_ROWS = 256  # rows of a batch of a Dataset
+
+
+def pairs(
+    loader: DataLoader[Any] | Dataset[Any], device: torch.device, where: str
+) -> Iterator[tuple[Any, Any]]:
+    """Yield rows and targets on a device.
+
+    Parameters
+    ----------
+    loader : DataLoader or Dataset
+    device : torch.device
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    TypeMismatchError
+        If a batch is not a pair.
+    """
+    batches = loader if isinstance(loader, DataLoader) else DataLoader(loader, batch_size=_ROWS)
+    for i, found in enumerate(batches):
+        if not isinstance(found, (tuple, list)) or len(found) != 2:
+            size = f" of length {len(found)}" if hasattr(found, "__len__") else ""
+            raise TypeMismatchError(
+                f"{where}: each batch must be a pair (x, y), got {type(found).__name__}{size} in "
+                f"batch {i}. Let the Dataset return (x, y), with several inputs as a tuple or dict."
+            )
+        yield _moved(found[0], device), _moved(found[1], device)
+
+
+def _moved(part: Any, device: torch.device) -> Any:
+    """Return a part of a batch with its tensors on a device."""
+    if isinstance(part, torch.Tensor):
+        return part.to(device)
+    if isinstance(part, dict):
+        return {name: _moved(each, device) for name, each in part.items()}
+    return tuple(_moved(each, device) for each in part) if isinstance(part, (tuple, list)) else part

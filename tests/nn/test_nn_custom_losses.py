@@ -1,0 +1,126 @@
+"""Losses of the user, data loaders, and the warning about predictions worse than trivial ones."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+import onepass as op
+from onepass.errors import ParameterError, TypeMismatchError, WorseThanTrivialWarning
+
+N = 60
+
+
+def rows(c: int = 1) -> tuple[Any, Any]:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(N, 3, generator=generator, dtype=torch.float64)
+    w = torch.randn(3, c, generator=generator, dtype=torch.float64)
+    return X, X @ w + 0.1 * torch.randn(N, c, generator=generator, dtype=torch.float64)
+
+
+def net(c: int = 1) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, c)).double()
+
+
+def half_squared(f: Any, y: Any) -> Any:
+    return 0.5 * (f - y).square().sum()
+
+
+@pytest.mark.parametrize("kind", [op.nn.ORFit, op.nn.EKF, op.nn.LoFi, op.nn.OGD])
+def test_callables_equal_the_losses_by_name(kind: Any) -> None:
+    ogd = {"memory": op.memory.NoMemory(), "gradients": "outputs"}
+    given: dict[str, Any] = ogd if kind is op.nn.OGD else {"noise": 1.0}
+    X, Y = rows(2)
+    classes = Y.argmax(dim=1)
+    for loss, name, targets in (
+        (half_squared, "squared", Y),
+        (nn.CrossEntropyLoss(), "cross_entropy", classes),
+    ):
+        ours = kind(net(2), loss=loss, **given).learn(X, targets)
+        named = kind(net(2), loss=name, **given).learn(X, targets)
+        torch.testing.assert_close(ours.outputs(X), named.outputs(X), rtol=1e-6, atol=1e-6)
+        assert ours.predict(X).shape == targets.shape
+
+
+def test_huber_loss_bounds_the_effect_of_an_outlier() -> None:
+    X, y = rows()
+    clean = op.nn.EKF(net(), loss=nn.HuberLoss()).learn(X, y).predict(X)
+    y[30] = 1e4
+    robust = op.nn.EKF(net(), loss=nn.HuberLoss()).learn(X, y).predict(X)
+    assert float((robust - clean).abs().max()) < 1.5
+
+
+@pytest.mark.parametrize(
+    ("loss", "match"),
+    [
+        (nn.L1Loss(), "twice differentiable"),
+        (lambda f, y: -(f - y).square().sum(), "convex"),
+        (lambda f, y: f @ y, "must be a differentiable function"),
+        (lambda f, y: (f - y).detach().numpy().sum(), "must be a differentiable function"),
+    ],
+)
+def test_unsuitable_losses_are_refused(loss: Any, match: str) -> None:
+    module = net(2)
+    before = [p.clone() for p in module.parameters()]
+    with pytest.raises(ParameterError, match=match):
+        op.nn.EKF(module, loss=loss).learn(*rows(2))
+    assert all(bool((a == b).all()) for a, b in zip(before, module.parameters(), strict=True))
+    with pytest.raises(ParameterError, match="`noise` must be above 0"):
+        op.nn.ORFit(net(), loss=nn.HuberLoss())
+
+
+class Endless(IterableDataset[Any]):
+    def __iter__(self) -> Any:
+        return iter(zip(*rows(), strict=True))
+
+
+def test_loaders_and_datasets_are_learned_in_one_pass() -> None:
+    X, y = rows()
+    expected = op.nn.EKF(net()).learn(X, y).predict(X)
+    data = TensorDataset(X, y)
+    for source in (data, DataLoader(data, batch_size=7), Endless()):
+        learner = op.nn.EKF(net())
+        assert learner.learn(source) is learner
+        assert learner.rows_seen_ == N
+        torch.testing.assert_close(learner.predict(X), expected)
+
+
+def test_other_batches_and_missing_targets_are_refused() -> None:
+    X, y = rows()
+    with pytest.raises(TypeMismatchError, match=r"must be a pair \(x, y\)"):
+        op.nn.EKF(net()).learn(DataLoader(TensorDataset(X, X, y)))
+    for given in ((X,), (TensorDataset(X, y), y)):
+        with pytest.raises(TypeMismatchError, match="omitted for a DataLoader"):
+            op.nn.EKF(net()).learn(*given)
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_predictions_worse_than_trivial_ones_warn_once(*, classes: bool) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(700, 3)).astype(np.float32)
+    y: Any = rng.integers(0, 2, 700) if classes else rng.normal(size=700)
+    y = np.where(np.arange(700) % 3, 1, y) if classes else y
+    torch.manual_seed(0)
+    learner = op.nn.OneStepSGD(
+        nn.Linear(3, 2 if classes else 1), loss="one_hot" if classes else "squared"
+    )
+    with pytest.warns(WorseThanTrivialWarning, match="noise > 0"):
+        learner.learn(X[:350], y[:350])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner.learn(X[350:], y[350:])
+
+
+def test_ogd_learns_with_its_defaults_in_any_units() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 3))
+    y = X @ [1.0, 2.0, 3.0] + 0.1 * rng.normal(size=900)
+    for scale in (1.0, 1e3):
+        module = nn.Linear(3, 1).double()
+        found = op.nn.OGD(module, op.memory.NoMemory()).test_then_train(X, scale * y)
+        assert float((found[300:].numpy() - scale * y[300:]).std()) < 0.3 * scale * y.std()
