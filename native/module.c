@@ -4,7 +4,7 @@
 #include "descent.h"
 #include "machine.h"
 
-enum { VERSION = 5 }; /* of the functions and their arguments; checked by onepass/native.py */
+enum { VERSION = 6 }; /* of the functions and their arguments; checked by onepass/native.py */
 
 static PyObject *descended(PyObject *module, PyObject *args)
 {
@@ -70,6 +70,8 @@ static PyMethodDef functions[] = {
      "work)"},
     {"correct", corrected, METH_VARARGS,
      "correct(n, d, c, unit, X, y, moves, known, W, b, predictions): return the mistakes."},
+    {"calibrate", calibrated, METH_VARARGS,
+     "calibrate(c, state, scores, y): update the state of a calibration."},
     {"into", columns_into, METH_VARARGS,
      "into(type, q, p, first, last, rows, g, C): return g . g."},
     {"without", columns_without, METH_VARARGS,

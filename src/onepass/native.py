@@ -15,7 +15,7 @@ from onepass.errors import NotCompiledWarning
 
 __all__ = ["loops", "status"]
 
-_VERSION = 5  # of the functions below, as in native/module.c; other versions are not used
+_VERSION = 6  # of the functions below, as in native/module.c; other versions are not used
 
 
 def _load() -> tuple[ModuleType | None, str]:
@@ -80,13 +80,16 @@ copy the rest of the state; ``get`` also returns the parts ``triangle`` ([R z], 
 ``center``), ``w``, ``squares``, ``X``, ``Y``, ``weights`` and ``clock``.
 ``learn(n, X, Y, weights, errors, clock, leaving)``, with the number of rows that leave after each
 row, returns the number of rows learned: less than n if the next row requires the general algorithm.
-``format``, ``learn_one``, ``learn_few``, ``predict_one``, ``predict_std``, ``fitted`` and ``copy``
-are as in ``Rows``; ``fitted`` returns whether the weights are accurate.
+``format``, ``learn_one``, ``learn_few``, ``predict_one``, ``predict_std``, ``fitted``, ``copy`` and
+``calibration`` are as in ``Rows``; ``fitted`` returns whether the weights are accurate.
 
 ``descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, damping, W, b, predictions,
 work)`` is stochastic gradient descent on a loss, and ``correct(n, d, c, unit, X, y, moves, known,
 W, b, predictions)`` the perceptron: W (c, d) and b (c,) are updated in place, ``predictions``
 (n, c) is written, and ``work`` (c,) is work space.
+
+``calibrate(c, state, scores, y)`` updates the state (4,) of a calibration with the scores (c,) of a
+row of class y.
 
 ``transpose(n, columns, rows)`` writes a tuple of q columns of n numbers each, arrays of any stride
 and any type of integers, booleans, float32 or float64, as the rows (n, q); it returns whether all
@@ -101,7 +104,7 @@ space. It returns False if LAPACK fails.
 ``Linear(d, c, unit, loss, parameter, format)`` learns single rows by ``descend``, or by ``correct``
 if ``loss`` is 0. ``put(n, W, b, rate, limit, keep, damping)`` sets the weights and the step sizes
 of the next n rows; ``get(W, b)`` writes the weights. ``learn_one(x, y, weight)`` returns whether
-the row was learned.
+the row was learned. ``calibration`` is as in ``Rows``.
 
 The following functions learn one row in a transformer; they write the transformed row and the new
 state, and return False for a row that NumPy must handle. ``x`` is an array, or a dict with the keys

@@ -427,7 +427,7 @@ def expected() -> dict[str, Any]:
 def assert_close(found: Any, reference: Any, rtol: float = 1e-9) -> None:
     """Assert equality; of numbers, relative to the largest of their list or to 0.001."""
     if isinstance(reference, dict):
-        assert found.keys() == reference.keys()
+        assert found.keys() >= reference.keys()  # newer releases have more methods
         for name, each in reference.items():
             assert_close(found[name], each, rtol)
     elif np.asarray(reference).dtype.kind in "iuf":

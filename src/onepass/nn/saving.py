@@ -81,7 +81,13 @@ def from_tensors(state: Any, device: torch.device, where: str) -> Any:
 KIND = "network"
 """Kind of the archive."""
 
-_OPTIONAL = {"shape", "linear", "network.columns", "shared"}  # missing in files of former versions
+_OPTIONAL = {
+    "shape",
+    "linear",
+    "network.columns",
+    "shared",
+    "calibration_",
+}  # missing in files of former versions
 _TYPES = {"learner": str, "arguments": dict, "names": list, "module": dict, "learned": dict}
 
 
