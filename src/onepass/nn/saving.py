@@ -86,7 +86,7 @@ _OPTIONAL = {
     "linear",
     "network.columns",
     "shared",
-    "calibration_",
+    "calibration",
 }  # missing in files of former versions
 _TYPES = {"learner": str, "arguments": dict, "names": list, "module": dict, "learned": dict}
 
