@@ -16,7 +16,7 @@ from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.arrays import check_feature_limit, check_values
 from onepass.validation.table import TableLike
 
-__all__ = ["Classifier", "united_labels"]
+__all__ = ["CalibrationState", "Classifier", "united_labels"]
 
 _FEW = 4096  # labels times classes up to which comparison is faster than binary search
 
