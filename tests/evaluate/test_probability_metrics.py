@@ -86,7 +86,7 @@ def test_predictions_without_probabilities_are_refused() -> None:
     with pytest.raises(ShapeError, match="row_probabilities"):
         LogLoss().add([0, 1], [0.5, 0.5])
     y, classes, P = drawn(5, 2)
-    with pytest.raises(ShapeError, match="one row for each of 4"):
+    with pytest.raises(ShapeError, match="for 4 labels"):
         LogLoss().add(y[:4], rows(y, classes, P))
 
 

@@ -467,26 +467,19 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
         X, labels = X.astype(np.float64, copy=False), Y.argmax(axis=1)
         joint = self.by_task or (self.pca == "static" and not self.axes_.mass)  # axes of all rows
-        rows, state, winners = (
-            self._calibrated_rows(len(X)),
-            self.calibration_,
-            np.empty(len(X), int),
-        )
+        rows, state = self._calibrated_rows(len(X)), self.calibration_
+        scores = np.zeros(Y.shape)
         for a, b in pairwise([0, len(X)] if joint else sorted({0, len(X), *rows})):
             with np.errstate(all="ignore"):  # rows that are too large raise an error below
                 for i in rows if joint else {a}.intersection(rows):
-                    scores = self._scores(X[i : i + 1])[0]
-                    if class_mask is not None:
-                        scores[~class_mask[i]] = -np.inf
-                    state = calibration.updated(state, scores, int(labels[i]))
-            part = slice(a, b)
-            winners[part] = self._match_and_update(
-                X[part], labels[part], None if s is None else s[part]
-            )[:, 0]
+                    row = self._scores(X[i : i + 1])[0]
+                    row = row if class_mask is None else np.where(class_mask[i], row, -np.inf)
+                    state = calibration.updated(state, row, int(labels[i]))
+            weights = None if s is None else s[a:b]
+            winners = self._match_and_update(X[a:b], labels[a:b], weights)[:, 0]
+            matched = np.flatnonzero(winners >= 0)
+            scores[a + matched, winners[matched]] = 1.0
         self.calibration_ = state
-        scores = np.zeros(Y.shape)
-        matched = winners >= 0
-        scores[matched, winners[matched]] = 1.0
         return scores
 
     def _calibrate(self, *rows: object) -> None:

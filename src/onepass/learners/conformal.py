@@ -195,14 +195,9 @@ class Conformal(BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        model = self._model("learn_one")
-        if is_regressor(model):
-            score = np.abs(np.asarray(y) - model.predict_one(x)).reshape(1, -1)
-        else:
-            score = np.array([[_loss(model.predict_proba_one(x).get(y, 0.0))]])
-        model.learn_one(x, y, sample_weight, **({} if time is None else {"time": time}))
-        self._update(score[: int(sample_weight > 0)])
-        return self
+        X = [x] if isinstance(x, dict) else np.asarray(x)[None]
+        when: Any = None if time is None else [time]
+        return self.partial_fit(X, np.asarray(y)[None], np.full(1, sample_weight), time=when)
 
     def _model(self, verb: str) -> Any:
         """The model; on first use a clone of the parameter."""
@@ -329,11 +324,6 @@ class Conformal(BaseEstimator):  # type: ignore[misc]
         """The labels of a classifier."""
         classes: Array = self._fitted("classes_").classes_
         return classes
-
-    @property
-    def n_features_in_(self) -> int:
-        """Number of columns."""
-        return int(self._fitted("n_features_in_").n_features_in_)
 
     @property
     def uses_time(self) -> bool:

@@ -96,16 +96,12 @@ class ProbabilityMetric(Metric):
 
 def _fields(y: ArrayLike, predictions: Any) -> tuple[Floats, Floats]:
     """Probabilities of the labels, and sums of squares."""
-    if getattr(predictions, "dtype", None) != _FIELDS:
+    n = len(np.asarray(y))
+    if getattr(predictions, "dtype", None) != _FIELDS or len(predictions) != n:
         raise ShapeError(
-            "Metric.add: `predictions` must be the result of "
-            "op.evaluate.metrics.row_probabilities for a metric of probabilities, got other "
-            "predictions. Pass one such result, or use op.evaluate.prequential."
-        )
-    if len(predictions) != len(np.asarray(y)):
-        raise ShapeError(
-            f"Metric.add: `predictions` must have one row for each of {len(np.asarray(y))} labels, "
-            f"got {len(predictions)}. Pass one prediction for each label."
+            f"Metric.add: `predictions` must be the result of `row_probabilities` for {n} labels "
+            "for a metric of probabilities, got other predictions. Pass one such result, or use "
+            "op.evaluate.prequential."
         )
     return predictions["p"], predictions["squares"]
 
