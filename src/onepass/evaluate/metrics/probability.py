@@ -5,7 +5,7 @@ model knows, its probability p, and Σ_k p_k². ``row_probabilities`` makes an a
 whose label the model has not seen yet has no probability and counts only in the Brier score.
 
 ROC AUC and average precision are for two labels, of which the larger one is positive.
-Probabilities are counted in 8,193 cells of equal width in log-odds from −40 to 40. Rows of the same
+Probabilities are counted in 2,001 cells of equal width in log-odds from −20 to 20. Rows of the same
 cell are ties: the error is at most half the share of pairs of rows, one of each class, that share a
 cell, and as their order within a cell is nearly random it is far smaller.
 """
@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 _FIELDS = np.dtype([("label", object), ("p", float), ("squares", float)])
-_CELLS = 8193
-_REACH = 40.0  # largest log-odds
+_CELLS = 2001
+_REACH = 20.0  # largest log-odds
 _LEAST = float(np.finfo(np.float64).eps)  # as in scikit-learn
 
 
