@@ -22,7 +22,7 @@ RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[1]
 PAGES = tuple(
     ROOT / "docs" / "results" / f"{name}.md"
-    for name in ("cost", "defaults", "libraries", "service", "speed", "streams")
+    for name in ("cost", "defaults", "libraries", "probabilities", "service", "speed", "streams")
 )
 
 Tables = dict[str, tuple[str, Callable[[Found], str]]]
@@ -270,6 +270,41 @@ def growth(found: Found) -> str:
     return table(head, rows)
 
 
+def log_losses(found: Found) -> str:
+    """Return log loss and accuracy of each model and table, and the ratio to the batch."""
+    names = list(found["tables"])
+    batch = {name: list(found["tables"][name]["models"].values())[-1] for name in names}
+    rows = []
+    for model in found["tables"][names[0]]["models"]:
+        each = [(found["tables"][name]["models"][model], batch[name]) for name in names]
+        rows.append([
+            model,
+            *(
+                f"{one['log loss']:.3f} ({one['log loss'] / last['log loss']:.2f}×), "
+                f"{100 * one['accuracy']:.1f} %"
+                for one, last in each
+            ),
+        ])  # fmt: skip
+    return table(["log loss (ratio), accuracy", *names], rows)
+
+
+def conformal(found: Found) -> str:
+    """Return the coverage of each stream for each level."""
+    head = ["", "1 − α", "coverage", "in windows of 500 rows", "mean size"]
+    rows = [
+        [
+            name,
+            f"{100 * (1 - float(alpha)):g} %",
+            f"{100 * one['coverage']:.2f} %",
+            f"{100 * one['lowest']:.1f} to {100 * one['highest']:.1f} %",
+            f"{one['size']:.2f} {one['unit']}",
+        ]
+        for name, levels in found["conformal"].items()
+        for alpha, one in levels.items()
+    ]
+    return table(head, rows)
+
+
 def steepness(points: list[dict[str, float]]) -> float:
     """Return the log-log slope of a curve's last third: 0 is constant, 1 is linear."""
     last = points[-max(len(points) // 3, 2) :]
@@ -317,10 +352,12 @@ def _ratio(one: float | None, other: float | None) -> float | None:
 
 
 TABLES: Tables = {
+    "conformal": ("probabilities.json", conformal),
     "cost": ("network.json", cost),
     "growth": ("growth.json", growth),
     "kills": ("kills.json", kills),
     "load": ("load.json", load),
+    "log_losses": ("probabilities.json", log_losses),
     "resnet": ("network.json", resnet),
     "speed": ("20*.json", speed),
     "speed_aside": ("20*.json", speed_aside),

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "calibration.h"
 #include "descent.h"
 #include "machine.h"
 #include "reading.h"
@@ -26,6 +27,7 @@ typedef struct {
     double *pace;         /* rate, limit, keep, damping of the next rows */
     Pace next;            /* pointers to the values of the next row in `pace` */
     Py_ssize_t remaining, seen, mistakes, statistics, nbytes;
+    Calibration calibration;
 } Object;
 
 /* put(n, W, b, statistics, rate, limit, keep, damping): set the state and the steps of the next n
@@ -106,6 +108,20 @@ static int read_target(Object *self, PyObject *given)
     return 1;
 }
 
+/* Update the calibration with the scores of the current row; two classes share one score. */
+static void fit_temperature(Object *self)
+{
+    const double *z = self->predictions, *target = self->target;
+    const double two[] = {-0.5 * z[0], 0.5 * z[0]};
+    ptrdiff_t y = self->loss ? 0 : (ptrdiff_t)target[0];
+    for (ptrdiff_t k = 1; self->loss && k < self->model.c; k++)
+        y = target[k] > 0.0 ? k : y;
+    if (self->model.c == 1)
+        calibrate(&self->calibration, 2, two, target[0] > 0.0);
+    else
+        calibrate(&self->calibration, self->model.c, z, y);
+}
+
 /* learn_one(x, y, weight): return whether the row was learned; if not, the state is unchanged. */
 static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count)
 {
@@ -135,6 +151,8 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     next->damping += next->damping != NULL;
     self->remaining--;
     self->seen++;
+    if (calibration_due(&self->calibration))
+        fit_temperature(self);
     Py_RETURN_TRUE;
 }
 
@@ -232,6 +250,7 @@ static PyObject *copy(Object *self, PyObject *unused)
     twin->statistics = self->statistics;
     twin->remaining = n;
     twin->seen = self->seen;
+    twin->calibration = self->calibration;
     twin->mistakes = self->mistakes;
     return (PyObject *)twin;
 }
@@ -271,10 +290,17 @@ static PyMemberDef members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
+static PyGetSetDef computed[] = {
+    {"calibration", calibration_get, calibration_set, "(row, theta, H, N, L), or None.",
+     (void *)offsetof(Object, calibration)},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyType_Slot slots[] = {{Py_tp_new, make},
                               {Py_tp_dealloc, drop},
                               {Py_tp_methods, methods},
                               {Py_tp_members, members},
+                              {Py_tp_getset, computed},
                               {0, NULL}};
 
 PyType_Spec linear_spec = {"onepass._compiled.Linear", sizeof(Object), 0, Py_TPFLAGS_DEFAULT,

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "calibration.h"
 #include "machine.h"
 #include "reading.h"
 #include "rows_type.h"
@@ -32,6 +33,7 @@ typedef struct {
     double *weights;     /* weights (d, c) and offset (c) of the mixture, if `fresh` */
     const double *center; /* m (d): a prediction is (x - m) weights + offset */
     int fresh;
+    Calibration calibration;
     Turn turn;
 } Mixture;
 
@@ -47,7 +49,8 @@ static void mix(Mixture *self, Py_ssize_t n, const double *Y, const double *weig
     for (Py_ssize_t i = 0; i < n; i++) {
         for (Py_ssize_t j = 0, at = i * c; j < c; j++, at++) {
             const double mean = self->squares[j] > 0.0 ? self->squares[j] / *self->number : INFINITY;
-            double *pi = self->numbers + j, error = 0.0, sum = 0.0, least = INFINITY, lead = 0.0, leading = 0.0;
+            double *pi = self->numbers + j, error = 0.0, sum = 0.0;
+            double least = INFINITY, lead = 0.0, leading = 0.0;
             double squares[EXPERTS], loss[EXPERTS];
             for (Py_ssize_t k = 0; k < count; k++) {
                 const double own = self->errors[k * n * c + at];
@@ -190,7 +193,10 @@ static PyObject *learn_one(Mixture *self, PyObject *const *args, Py_ssize_t coun
         return NULL;
     if (!read_example(&self->reading, args, self->row, targets, &weight) || self->turn.busy)
         Py_RETURN_FALSE;
-    return learn_now(self, 1, self->row, targets, &weight, self->predictions);
+    PyObject *learned = learn_now(self, 1, self->row, targets, &weight, self->predictions);
+    if (learned == Py_True && calibration_due(&self->calibration))
+        calibrate_errors(&self->calibration, self->c, targets, self->predictions);
+    return learned;
 }
 
 static PyObject *learn_few(Mixture *self, PyObject *args)
@@ -379,6 +385,7 @@ static PyObject *copy(Mixture *self, PyObject *unused)
     twin->constants = Py_NewRef(self->constants);
     twin->indicators = self->indicators;
     twin->seen = self->seen;
+    twin->calibration = self->calibration;
     memcpy(twin->numbers, self->numbers, ((self->count + 1) * self->c + 1) * sizeof(double));
     return (PyObject *)twin;
 }
@@ -426,10 +433,17 @@ static PyMemberDef members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
+static PyGetSetDef computed[] = {
+    {"calibration", calibration_get, calibration_set, "(row, theta, H, N, L), or None.",
+     (void *)offsetof(Mixture, calibration)},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyType_Slot slots[] = {{Py_tp_new, make},
                               {Py_tp_dealloc, drop},
                               {Py_tp_methods, methods},
                               {Py_tp_members, members},
+                              {Py_tp_getset, computed},
                               {0, NULL}};
 
 PyType_Spec mixture_spec = {"onepass._compiled.Mixture", sizeof(Mixture), 0, Py_TPFLAGS_DEFAULT,

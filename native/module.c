@@ -71,6 +71,8 @@ static PyMethodDef functions[] = {
      "statistics, predictions)"},
     {"correct", corrected, METH_VARARGS,
      "correct(n, d, c, unit, X, y, moves, known, W, b, predictions): return the mistakes."},
+    {"calibrate", calibrated, METH_VARARGS,
+     "calibrate(c, state, scores, y): update the state of a calibration."},
     {"into", columns_into, METH_VARARGS,
      "into(type, q, p, first, last, rows, g, C): return g . g."},
     {"without", columns_without, METH_VARARGS,

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "calibration.h"
 #include "machine.h"
 #include "packed.h"
 #include "pending.h"
@@ -27,6 +28,7 @@ typedef struct {
     double *predictions; /* predictions (c) */
     double *weights;     /* w0 + w (d, c), and the offset (c), if `fresh` */
     int fresh;
+    Calibration calibration;
     int timed;           /* whether the past fades by the time between rows */
     Turn turn;
 } Object;
@@ -250,6 +252,8 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     enter(self, state);
     self->seen += good;
     self->fresh = 0;
+    if (good && calibration_due(&self->calibration))
+        calibrate_errors(&self->calibration, self->rows.c, targets, self->predictions);
     return PyBool_FromLong(good);
 }
 
@@ -555,6 +559,7 @@ static PyObject *copy(Object *self, PyObject *unused)
     twin->constants = Py_NewRef(self->constants);
     twin->timed = self->timed;
     twin->seen = self->seen;
+    twin->calibration = self->calibration;
     twin->nbytes = self->nbytes;
     return (PyObject *)twin;
 }
@@ -634,10 +639,17 @@ static PyMemberDef members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
+static PyGetSetDef computed[] = {
+    {"calibration", calibration_get, calibration_set, "(row, theta, H, N, L), or None.",
+     (void *)offsetof(Object, calibration)},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyType_Slot slots[] = {{Py_tp_new, make},
                               {Py_tp_dealloc, drop},
                               {Py_tp_methods, methods},
                               {Py_tp_members, members},
+                              {Py_tp_getset, computed},
                               {0, NULL}};
 
 PyType_Spec rows_spec = {"onepass._compiled.Rows", sizeof(Object), 0, Py_TPFLAGS_DEFAULT, slots};

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "calibration.h"
 #include "machine.h"
 #include "reading.h"
 #include "window.h"
@@ -26,6 +27,7 @@ typedef struct {
     double *weights;     /* work space (d, c) */
     double *row;         /* the current row (d), and its targets (c) */
     double *predictions; /* predictions (c) */
+    Calibration calibration;
     Turn turn;
 } Object;
 
@@ -269,6 +271,8 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     if (learned < 0)
         return NULL;
     self->seen += learned;
+    if (learned && calibration_due(&self->calibration))
+        calibrate_errors(&self->calibration, self->window.c, targets, self->predictions);
     return PyBool_FromLong(learned == 1);
 }
 
@@ -467,6 +471,7 @@ static PyObject *copy(Object *self, PyObject *unused)
     twin->constants = Py_NewRef(self->constants);
     twin->started = self->started;
     twin->seen = self->seen;
+    twin->calibration = self->calibration;
     return (PyObject *)twin;
 }
 
@@ -524,6 +529,8 @@ static PyMemberDef members[] = {
 };
 
 static PyGetSetDef computed[] = {
+    {"calibration", calibration_get, calibration_set, "(row, theta, H, N, L), or None.",
+     (void *)offsetof(Object, calibration)},
     {"nbytes", (getter)bytes, NULL, "Bytes of the state.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

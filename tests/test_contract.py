@@ -90,6 +90,11 @@ DEFENDED: list[tuple[Callable[[Any], bool], str, str]] = [
         "A repeated row may match another prototype.",
     ),
     (
+        lambda made: getattr(made, "_calibrated", False),
+        EQUIVALENCE,
+        "The temperature of probabilities is fitted row by row, in the order of the rows.",
+    ),
+    (
         lambda made: is_classifier(made) and getattr(made, "noise", 1.0) == 0,
         TRAIN,
         "Without noise the first rows are fitted exactly, and later rows cannot change them.",

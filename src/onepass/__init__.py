@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from onepass.learners import StreamingLDA as StreamingLDA
     from onepass.learners import StreamingQDA as StreamingQDA
     from onepass.learners.art_ipca import ARTIPCACluster as ARTIPCACluster
+    from onepass.learners.conformal import Conformal as Conformal
     from onepass.learners.keyed import Keyed as Keyed
     from onepass.serialization.models import load as load
     from onepass.serialization.models import save as save
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "ARTIPCAClassifier": "learners",
     "ARTIPCACluster": "learners.art_ipca",
+    "Conformal": "learners.conformal",
     "Keyed": "learners.keyed",
     "NearestClassMean": "learners",
     "ORFitClassifier": "learners",

@@ -87,13 +87,16 @@ copy the rest of the state; ``get`` also returns the parts ``triangle`` ([R z], 
 ``center``), ``w``, ``squares``, ``X``, ``Y``, ``weights`` and ``clock``.
 ``learn(n, X, Y, weights, errors, clock, leaving)``, with the number of rows that leave after each
 row, returns the number of rows learned: less than n if the next row requires the general algorithm.
-``format``, ``learn_one``, ``learn_few``, ``predict_one``, ``predict_std``, ``fitted`` and ``copy``
-are as in ``Rows``; ``fitted`` returns whether the weights are accurate.
+``format``, ``learn_one``, ``learn_few``, ``predict_one``, ``predict_std``, ``fitted``, ``copy`` and
+``calibration`` are as in ``Rows``; ``fitted`` returns whether the weights are accurate.
 
 ``descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, damping, W, b, statistics,
 predictions)`` is stochastic gradient descent on a loss, and ``correct(n, d, c, unit, X, y, moves,
 known, W, b, predictions)`` the perceptron: W (c, d), b (c,) and the statistics (c, 5) of adaptive
 steps, or None, are updated in place, and ``predictions`` (n, c) is written.
+
+``calibrate(c, state, scores, y)`` updates the state (4,) of a calibration with the scores (c,) of a
+row of class y.
 
 ``transpose(n, columns, rows)`` writes a tuple of q columns of n numbers each, arrays of any stride
 and any type of integers, booleans, float32 or float64, as the rows (n, q); it returns whether all
@@ -109,6 +112,7 @@ space. It returns False if LAPACK fails.
 if ``loss`` is 0. ``put(n, W, b, statistics, rate, limit, keep, damping)`` sets the state and
 the step sizes of the next n rows; ``get(W, b, statistics)`` writes the state.
 ``learn_one(x, y, weight)`` returns whether the row was learned.
+``calibration`` is as in ``Rows``.
 
 The following functions learn one row in a transformer; they write the transformed row and the new
 state, and return False for a row that NumPy must handle. ``x`` is an array, or a dict with the keys

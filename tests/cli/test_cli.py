@@ -310,6 +310,22 @@ def test_predicted_labels_are_those_of_the_training_table(trips: Path) -> None:
     assert {row["prediction"] for row in predictions} <= {"sea", "air", "rail"}
 
 
+def test_predict_writes_probabilities(trips: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    does("run trips.csv --target by --metrics accuracy,log_loss -q --save m.onepass")
+    table = pa.table({"km": [1.0, 2.0], "id": [7, 8]})
+    pq.write_table(table, trips / "new.parquet")
+    does("predict m.onepass new.parquet --proba -q --out out.csv")
+    found = rows(Path("out.csv").read_text())
+    names = ["probability_air", "probability_rail", "probability_sea"]
+    assert list(found[0]) == ["prediction", *names]
+    shares = np.array([[float(row[name]) for name in names] for row in found])
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    best = [names[k].removeprefix("probability_") for k in shares.argmax(axis=1)]
+    assert best == [row["prediction"] for row in found]
+    does("run trips.csv --target price -q --save r.onepass")
+    assert "Only classifiers have them" in fails(capsys, "predict r.onepass trips.csv --proba")
+
+
 @pytest.mark.usefixtures("trips")
 def test_predict_uses_the_column_types_of_the_model() -> None:
     does("run trips.csv --target price --drop id --type km=text -q --save m.onepass")

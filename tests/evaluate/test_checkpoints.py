@@ -25,7 +25,7 @@ from onepass.errors import (
 )
 from onepass.evaluate import Report, prequential, run_progress
 from onepass.evaluate.curves import RollingMetrics
-from onepass.evaluate.metrics import METRICS, Metric
+from onepass.evaluate.metrics import METRICS, Metric, row_probabilities
 from onepass.serialization import archive
 from onepass.serialization.codec import state_dict
 
@@ -152,6 +152,7 @@ def test_restored_rolling_metrics_continue_bit_for_bit(
     if task == "classification":
         labels = np.array(["a", "b", None, 3, True], dtype=object)
         y, answers = labels[rng.integers(0, 2, 40)], labels[rng.integers(0, 5, 40)]
+        answers = row_probabilities(answers, y, labels[:2], rng.dirichlet([1.0, 1.0], 40))
     kinds = dict(METRICS[task])
     one, other = RollingMetrics(kinds, window), RollingMetrics(kinds, window)
     one.add(y[:cut], answers[:cut])

@@ -276,13 +276,14 @@ def test_predicted_labels_keep_type_and_value(labels: tuple[Any, Any]) -> None:
     assert type(predictions) is type(labels[1])
 
 
-def test_probabilities_of_scores_only_models_are_refused() -> None:
+def test_probabilities_of_scores_sum_to_one() -> None:
     model = wrap(op.RLSClassifier())
-    model.learn_one({"a": 1.0}, "b")
-    with pytest.raises(NotImplementedError, match="has only scores"):
-        model.predict_proba_one({"a": 1.0})
-    with pytest.raises(NotImplementedError):
-        model.predict_proba_many(pd.DataFrame({"a": [1.0]}))
+    for x in _rows(30):
+        model.learn_one(x, x["a"] > 0)
+    found = model.predict_proba_one({"a": 1.0, "b": 0.0})
+    assert found.keys() == {False, True}
+    assert found[True] > 0.5
+    assert sum(found.values()) == pytest.approx(1.0)
 
 
 def test_probabilities_of_a_logistic_model() -> None:

@@ -74,6 +74,9 @@ def test_create_uploads_a_fitted_learner(server: Server) -> None:
     with Client(server.url) as client:
         assert client.create("mine", mine) == 0
         np.testing.assert_array_equal(client.predict("mine", X), mine.predict(X))
+        shares, classes = client.predict_proba("mine", X)
+        np.testing.assert_array_equal(shares, mine.predict_proba(X))
+        assert classes.tolist() == [0, 1]
         client.learn("mine", X, y)
         np.testing.assert_array_equal(client.predict("mine", X), mine.partial_fit(X, y).predict(X))
         with pytest.raises(ServiceError, match="another name"):

@@ -17,6 +17,7 @@ from stored_cases import number, numbers, table, text
 
 import onepass as op
 from onepass.evaluate import METRICS, Report, prequential
+from onepass.evaluate.metrics import ProbabilityMetric
 
 __all__ = [
     "RUNS",
@@ -34,6 +35,7 @@ __all__ = [
 RUNS = {"run-regression": ["rls", "sgd", "orfit"], "run-classification": ["rls", "sgd", "artipca"]}
 """Run -> its models."""
 RUNS |= {name.replace("run", "run-2", 1): models for name, models in RUNS.items()}  # format 2
+RUNS["run-probabilities-classification"] = ["rls"]
 
 
 def resume_run(path: Path, name: str, rows: int) -> Report:
@@ -46,8 +48,11 @@ def resume_run(path: Path, name: str, rows: int) -> Report:
     )  # fmt: skip
     settings = {"rls__forgetting": 1.0, "encode__max_categories": 1000}  # the former defaults
     models = op.models.pipelines(RUNS[name], task, settings)
+    chosen = "probabilities" in name
+    kinds = METRICS[task].items()
+    metrics = [name for name, kind in kinds if issubclass(kind, ProbabilityMetric) == chosen]
     return prequential(
-        models, stream, metrics=list(METRICS[task]), window=15,
+        models, stream, metrics=metrics, window=15,
         points=10, delay=4, checkpoint=path, resume=path.exists(),
     )  # fmt: skip
 

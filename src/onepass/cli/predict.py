@@ -72,6 +72,7 @@ def predict(
     /,
     *more: str,
     out: Path | None = None,
+    proba: bool = False,
     keep: Names = (),
     drop: Names = (),
     types: Types = (),
@@ -99,6 +100,8 @@ def predict(
         Further files, read in this order.
     out
         Output file: .csv, .tsv, .csv.gz, .tsv.gz or .parquet; by default CSV on standard output.
+    proba
+        Also write the probability of each class of a classifier, to columns "probability_CLASS".
     keep
         Columns to copy to the output, such as identifiers.
     drop
@@ -136,7 +139,7 @@ def predict(
             **files.options(),
         )  # fmt: skip
     blocks = _check_columns(stream, dtypes, keep, quiet=quiet)
-    found = predictions(fitted, blocks, keep=keep)
+    found = predictions(fitted, blocks, keep=keep, proba=proba)
     with advancing(lambda: stream.fraction, quiet=quiet or out is None) as advance:
         rows = write(found, sys.stdout if out is None else out, on_progress=advance)
     print_message(f"{rows:,} {'row' if rows == 1 else 'rows'}: {out}", quiet=quiet or out is None)

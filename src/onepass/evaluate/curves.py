@@ -16,13 +16,21 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from onepass.evaluate.blocks import Block
-from onepass.evaluate.metrics import Metric
+from onepass.evaluate.metrics import Metric, ProbabilityMetric
+from onepass.evaluate.metrics.probability import fields_of, with_fields
 from onepass.serialization import former
 from onepass.serialization.archive import damaged
 from onepass.serialization.codec import Role, from_state, register, state_dict
 from onepass.types import Array
 
-__all__ = ["BoundedCurve", "Curve", "RollingMetrics", "ScoreHistory", "Values", "plain_time"]
+__all__ = [
+    "BoundedCurve",
+    "Curve",
+    "RollingMetrics",
+    "ScoreHistory",
+    "Values",
+    "plain_time",
+]
 
 
 Values: TypeAlias = dict[str, float | None]
@@ -164,18 +172,18 @@ class RollingMetrics:
         Name -> class of metric, or metric.
     window : int, optional
         Number of last rows that ``recent`` covers, with O(window) memory.
-    last : deque of (y, predictions)
-        Targets and predictions of the last rows, in blocks.
+    last : deque of (y, predictions) or (y, labels, p, squares)
+        Targets and predictions of the last rows, in blocks; the fields of rows with probabilities.
     """
 
     metrics: dict[str, Any]
     window: int | None = None
-    last: deque[tuple[Array, Array]] = field(default_factory=deque)
+    last: deque[tuple[Array, ...]] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
         found = self.metrics.items()
         self.metrics = {name: each() if isinstance(each, type) else each for name, each in found}
-        self._count = sum(len(y) for y, _ in self.last)
+        self._count = sum(len(y) for y, *_ in self.last)
 
     def add(self, y: Array, predictions: Array) -> None:
         """Add rows.
@@ -187,21 +195,21 @@ class RollingMetrics:
         predictions : ndarray of the shape of y
             The predictions for the same rows.
         """
-        for metric in self.metrics.values():
-            metric.add(y, predictions)
+        _add(self.metrics, y, predictions)
         if self.window is not None:
             # copies: a slice would keep its whole block alive, or change with it
-            self.last.append((y[-self.window :].copy(), predictions[-self.window :].copy()))
+            parts = (y, *fields_of(predictions))
+            self.last.append(tuple(part[-self.window :].copy() for part in parts))
             self._count += len(self.last[-1][0])
             self._forget(self._count - self.window)
 
     def _forget(self, excess: int) -> None:
         """Drop the oldest rows beyond the window."""
         while excess > 0:
-            y, predictions = self.last.popleft()
-            if len(y) > excess:
-                self.last.appendleft((y[excess:], predictions[excess:]))
-            dropped = min(len(y), excess)
+            parts = self.last.popleft()
+            if len(parts[0]) > excess:
+                self.last.appendleft(tuple(part[excess:] for part in parts))
+            dropped = min(len(parts[0]), excess)
             self._count -= dropped
             excess -= dropped
 
@@ -215,11 +223,9 @@ class RollingMetrics:
         """Metrics over exactly the last ``window`` rows, or all rows if there are fewer."""
         fresh = {name: type(metric)() for name, metric in self.metrics.items()}
         if self.last:
-            y = np.concatenate([y for y, _ in self.last])
-            predictions = np.concatenate([predictions for _, predictions in self.last])
-            self.last = deque([(y, predictions)])  # one array uses less memory than many
-            for metric in fresh.values():
-                metric.add(y, predictions)
+            joined = tuple(np.concatenate(parts) for parts in zip(*self.last, strict=True))
+            self.last = deque([joined])  # one array uses less memory than many
+            _add(fresh, joined[0], with_fields(joined[1:]))
         return _plain(fresh)
 
     @property
@@ -227,7 +233,7 @@ class RollingMetrics:
         """Whether values read from a file are metrics and blocks of rows."""
         metrics = all(isinstance(each, Metric) for each in self.metrics.values())
         return metrics and all(
-            y.ndim and y.shape == predictions.shape for y, predictions in self.last
+            y.ndim and all(part.shape == y.shape for part in parts) for y, *parts in self.last
         )
 
     @property
@@ -267,6 +273,13 @@ class RollingMetrics:
         ):
             raise damaged(place, "it has other metrics than those of the run")
         vars(self).update(vars(found))
+
+
+def _add(metrics: dict[str, Metric], y: Array, predictions: Array) -> None:
+    """Add rows to metrics of labels and of probabilities."""
+    labels = fields_of(predictions)[0]
+    for metric in metrics.values():
+        metric.add(y, predictions if isinstance(metric, ProbabilityMetric) else labels)
 
 
 def _plain(metrics: dict[str, Metric]) -> Values:
@@ -334,6 +347,12 @@ class ScoreHistory:
         """The models with their metrics and windows, and the limit and start of each curve."""
         models = {name: (each.metric_classes, each.window) for name, each in self.models.items()}
         return models, [(curve.limit, curve.start) for curve in self._curves]
+
+    @property
+    def probabilities(self) -> bool:
+        """Whether a metric needs probabilities."""
+        rolling = next(iter(self.models.values()))
+        return any(issubclass(kind, ProbabilityMetric) for kind in rolling.metric_classes.values())
 
     @property
     def _curves(self) -> list[BoundedCurve]:

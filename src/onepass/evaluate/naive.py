@@ -207,7 +207,14 @@ class Majority(_NaiveClassifier):
     """
 
     _scored = "counts_"
+    _calibrated = False
     counts_: Floats
+
+    def predict_proba(self, X: TableLike) -> Floats:
+        """Shares of the classes so far, with one more row of each, (n, c)."""
+        counts = self._scores(self._matrix(X, "predict_proba")) + 1.0
+        shares: Floats = counts / counts.sum(axis=1, keepdims=True)
+        return shares
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
         del X, class_mask

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ColumnError, OnepassError, did_you_mean
+from onepass.errors import ColumnError, OnepassError, ParameterError, did_you_mean
 from onepass.evaluate.blocks import located_error
 from onepass.stream import Rows
 from onepass.types import Array
@@ -17,7 +17,7 @@ _WHERE = "op.evaluate.predictions"
 
 
 def predictions(
-    model: Any, stream: Iterable[Rows], *, keep: Sequence[str] = ()
+    model: Any, stream: Iterable[Rows], *, keep: Sequence[str] = (), proba: bool = False
 ) -> Iterator[dict[str, Array]]:
     """Predict the rows of a stream without learning.
 
@@ -32,17 +32,21 @@ def predictions(
         A stream of ``op.stream``; the features of a block are a Table ``X``.
     keep : sequence of str
         Feature columns to copy into the result, such as identifiers.
+    proba : bool, default=False
+        Whether to add the probabilities of the classes of a classifier.
 
     Yields
     ------
     block : dict of str to ndarray of shape (n,)
         The copied columns, then ``prediction``; ``prediction0``, ``prediction1``, … for a model
-        with several outputs.
+        with several outputs; then ``probability_`` and the class for each class.
 
     Raises
     ------
     ColumnError
         If a column to copy is missing, or has the name of a prediction.
+    ParameterError
+        If ``proba`` is True and the model has no probabilities.
     OnepassError
         If the model cannot predict a block: the message names the rows.
 
@@ -58,11 +62,17 @@ def predictions(
     ([1.0, 2.0, 3.0], [3.0, 5.0, 7.0])
     """
     before, keep = 0, tuple(keep)
+    if proba and not hasattr(model, "predict_proba"):
+        raise ParameterError(
+            f"{_WHERE}: `proba` must be False for a model without probabilities, got a "
+            f"{type(getattr(model, 'learner', model)).__name__}. Only classifiers have them."
+        )
     for rows in stream:
         check_keep(rows.X, keep)
         copied = {name: rows.X[name] for name in keep}
         try:
-            found = _predict(model, rows.X)
+            found = _predict(model, rows.X, "predict")
+            shares = _predict(model, rows.X, "predict_proba") if proba else None
         except OnepassError as error:
             first = getattr(rows, "first", before)
             place = f"{_WHERE}: {len(rows):,} row(s) starting at row {first:,} (counting from 0)"
@@ -73,6 +83,9 @@ def predictions(
             if found.ndim == 1
             else {f"prediction{j}": output for j, output in enumerate(found.T)}
         )
+        if shares is not None:
+            names = [f"probability_{label}" for label in model.classes_.tolist()]
+            columns |= dict(zip(names, shares.T, strict=True))
         reserved = [name for name in keep if name in columns]
         if reserved:
             raise ColumnError(
@@ -82,14 +95,15 @@ def predictions(
         yield {**copied, **columns}
 
 
-def _predict(model: Any, table: Table) -> Array:
+def _predict(model: Any, table: Table, verb: str) -> Array:
     """Return predictions of a model; nan or None for rows that it skips."""
+    predict = getattr(model, verb)
     if getattr(model, "missing", "keep") != "skip":
-        return np.asarray(model.predict(table))
+        return np.asarray(predict(table))
     complete = np.ones(len(table), dtype=bool)
     for name in model.dtypes_:
         complete &= ~is_missing(table[name]) if name in table else False
-    found = np.asarray(model.predict(table[complete]))
+    found = np.asarray(predict(table[complete]))
     real = found.dtype.kind == "f"
     shape = (len(table), *found.shape[1:])
     result = np.full(shape, np.nan if real else None, found.dtype if real else object)

@@ -25,7 +25,7 @@ from onepass.evaluate.blocks import Block
 from onepass.evaluate.curves import ScoreHistory
 from onepass.evaluate.delay import DelayedLabels
 from onepass.evaluate.drift import Detector, error_monitor
-from onepass.evaluate.metrics import metric_class
+from onepass.evaluate.metrics import Metric, ProbabilityMetric, metric_class
 from onepass.evaluate.naive import LastLabel, LastValue, Majority, RunningMean
 from onepass.evaluate.report import Report
 from onepass.evaluate.resume import Checkpoint, blocks_from, run_blocks
@@ -128,6 +128,17 @@ def _task_of_models(models: dict[str, Model], where: str) -> str | None:
     return next(iter(tasks.values()), None)
 
 
+def _check_probabilities(models: Mapping[str, Any], metrics: Mapping[str, type[Metric]]) -> None:
+    """Raise an error if a metric needs probabilities and a model has none."""
+    needs = [name for name, kind in metrics.items() if issubclass(kind, ProbabilityMetric)]
+    lacks = [name for name, model in models.items() if not hasattr(model, "predict_proba")]
+    if needs and lacks:
+        raise ParameterError(
+            f"{_WHERE}: for the metric {needs[0]!r} all models must have `predict_proba`, got "
+            f"{lacks[0]!r}, which has none. Leave out the metric, or evaluate this model alone."
+        )
+
+
 _WHERE = "op.evaluate.prequential"
 _METRICS = {"regression": ("mae", "rmse", "r2"), "classification": ("accuracy", "macro_f1")}
 
@@ -171,6 +182,8 @@ def prequential(
         ``skipped``.
     metrics : str or sequence of str, optional
         Names from ``op.evaluate.METRICS``; by default mae, rmse and r2, or accuracy and macro_f1.
+        With log_loss, brier, roc_auc and average_precision, all models must have
+        ``predict_proba``, and rows are learned one by one, which takes longer.
     baselines : bool, default=True
         Whether to also evaluate baselines: the last target, and the mean or majority so far.
     window : int, optional
@@ -257,6 +270,7 @@ def prequential(
             for name in names or _METRICS[task]
         }
         everyone = _with_baselines(learners, naive, _WHERE)
+        _check_probabilities(everyone, metric_classes)
         history = ScoreHistory.start(everyone, metric_classes, width, limit)
         run = PrequentialRun(everyone, history, delayed, clock, _WHERE)
         run.monitor = error_monitor(drift, learners, task, _WHERE, resumed=resume)

@@ -17,6 +17,8 @@ from onepass.evaluate.blocks import Block, as_array, located_error, with_row_loc
 from onepass.evaluate.curves import ScoreHistory
 from onepass.evaluate.delay import DelayedLabels, PendingRows, Schedule
 from onepass.evaluate.drift import ErrorMonitor
+from onepass.evaluate.metrics import row_probabilities
+from onepass.evaluate.metrics.probability import fields_of
 from onepass.evaluate.report import Report
 from onepass.evaluate.score import Score
 from onepass.serialization import former
@@ -50,10 +52,36 @@ def _test_then_train(
     return as_array(model.test_then_train(X, y, **arguments))
 
 
-def _run_schedule(model: Model, schedule: Schedule) -> Array:
+def _rows_with_probabilities(model: Any, X: Table | Array, y: Array, time: Array | None) -> Array:
+    """Learn rows one by one; return labels and probabilities, each made before its row is learned.
+
+    The result is that of ``row_probabilities``.
+    """
+    parts = [y[:0]]
+    for i in range(len(y)):
+        row = slice(i, i + 1)
+        parts.append(_probabilities(model, X[row], y[row]))
+        _test_then_train(model, X[row], y[row], None if time is None else time[row])
+    return np.concatenate(parts[1:] or parts)
+
+
+def _probabilities(model: Any, X: Table | Array, y: Array) -> Array:
+    """Predict labels and probabilities of rows without learning them."""
+    try:
+        found = as_array(model.predict_proba(X))
+    except NotFittedError:
+        return row_probabilities(_predict(model, X), y, y[:0], None)
+    classes = getattr(getattr(model, "learner_", model), "classes_", np.arange(found.shape[1]))
+    labels = classes[found.shape[1] - 1 - found[:, ::-1].argmax(axis=1)]  # the last one of a tie
+    return row_probabilities(labels, y, classes, found)
+
+
+def _run_schedule(model: Model, schedule: Schedule, *, probabilities: bool) -> Array:
     """Process a schedule; return predictions for the rows to predict."""
     weighted = "sample_weight" in inspect.signature(model.test_then_train).parameters
     process = _by_weights if weighted else _by_segments
+    if probabilities:
+        process = partial(_by_segments, predict=_probabilities)
     parts = gen_batches(len(schedule.learned), _MAX_ROWS)
     predictions = [process(model, schedule, part) for part in parts]
     return np.concatenate([some for some in predictions if len(some)])
@@ -79,7 +107,12 @@ def _by_weights(model: Model, schedule: Schedule, part: slice) -> Array:
     return predictions.reshape(y.shape)[~learned]
 
 
-def _by_segments(model: Model, schedule: Schedule, part: slice) -> Array:
+def _by_segments(
+    model: Model,
+    schedule: Schedule,
+    part: slice,
+    predict: Callable[..., Array] = lambda model, X, _: _predict(model, X),
+) -> Array:
     """Process a part as alternating segments of rows to learn and rows to predict."""
     learned = schedule.learned[part]
     ends = [*(np.flatnonzero(np.diff(learned)) + 1).tolist(), len(learned)]
@@ -91,7 +124,7 @@ def _by_segments(model: Model, schedule: Schedule, part: slice) -> Array:
                 time = None if schedule.time is None else schedule.time[rows]
                 _test_then_train(model, schedule.X[rows], schedule.y[rows], time)
             else:
-                found = _predict(model, schedule.X[rows])
+                found = predict(model, schedule.X[rows], schedule.y[rows])
                 predictions.append(found.reshape(schedule.y[rows].shape))
         a = b
     return np.concatenate(predictions[1:] or predictions)
@@ -172,15 +205,17 @@ class PrequentialRun:
         self.consistent = False
         first = self.history.rows if block.first is None else block.first
         place = f"{len(block):,} row(s) starting at row {first:,} (counting from 0)"
-        predictions = {}
+        predictions, probabilities = {}, self.history.probabilities
         for name, model in self.models.items():
-            call = partial(_test_then_train, model, block.X, block.y, block.time)
+            learn = _rows_with_probabilities if probabilities else _test_then_train
+            call = partial(learn, model, block.X, block.y, block.time)
             if schedule is not None:
-                call = partial(_run_schedule, model, schedule)
+                call = partial(_run_schedule, model, schedule, probabilities=probabilities)
             located = block.located if schedule is None else None
             predictions[name] = self._timed(name, place, block.y, call, located)
         before = self.history.rows
         self.history.add(block, predictions)
+        predictions = {name: fields_of(found)[0] for name, found in predictions.items()}
         if self.monitor is not None:
             self.monitor.add(before, block, predictions)
         if self.delayed is not None and schedule is not None:

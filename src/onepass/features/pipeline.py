@@ -532,11 +532,25 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
                 checked_rows = features[0]._check_row(x, "Pipeline.predict_one", learning=True)
                 x = _padded(_learn_features(features, checked_rows))[0]
             return learner.predict_one(x, **options)
+        return self.learner_.predict_one(self._transformed_row(x, "predict_one"), **options)
+
+    @available_if(_learner_can("predict_proba_one"))  # type: ignore[untyped-decorator]
+    def predict_proba_one(self, x: ArrayLike | Mapping[str, object]) -> dict[Any, float]:
+        """Return the probabilities of the classes for one row, by label; empty before fitting."""
+        if not self._is_started:
+            return {}
+        found: dict[Any, float] = self.learner_.predict_proba_one(
+            self._transformed_row(x, "predict_proba_one")
+        )
+        return found
+
+    def _transformed_row(self, x: Any, verb: str) -> Any:
+        """The features of one row."""
         row: Any = x
-        where: str | None = "Pipeline.predict_one"
+        where: str | None = f"Pipeline.{verb}"
         for feature in self.features_:
             row, where = feature._transform_row(row, where), None
-        return self.learner_.predict_one(row if where or len(row) else np.zeros(1), **options)
+        return row if where or len(row) else np.zeros(1)
 
     def merge(self, other: Self, *, concurrent: bool = False) -> Self:
         """Merge another pipeline into this one, as if this one had also learned its rows.

@@ -719,8 +719,7 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
 class Classifier(_Wrapped, base.MiniBatchClassifier):
     """River classifier that wraps a classifier of onepass; created by :func:`wrap`.
 
-    Labels may be booleans, integers or strings, and new labels may occur at any time. Probabilities
-    are available for models with ``predict_proba``, such as ``SGDClassifier(loss="logistic")``.
+    Labels may be booleans, integers or strings, and new labels may occur at any time.
 
     Parameters
     ----------
@@ -755,15 +754,9 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
         return label.item() if isinstance(label, np.generic) else label
 
     def predict_proba_one(self, x: _Row, **kwargs: object) -> dict[Any, float]:
-        """Predict the probability of each label; {} before the first label.
-
-        Raises
-        ------
-        NotImplementedError
-            If the model has no probabilities; River's classifiers raise the same error.
-        """
+        """Predict the probability of each label; {} before the first label."""
         del kwargs
-        where = self._probable("predict_proba_one")
+        where = self._where("predict_proba_one")
         row = self._adapter.row(x, where, learning=False)
         labels, shares = self._probabilities(
             Table.from_rows([row]) if isinstance(row, dict) else row[None]
@@ -786,20 +779,9 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
 
     def predict_proba_many(self, X: "IntoDataFrame") -> Any:
         """Predict probabilities of the labels, as a data frame of the same library."""
-        where = self._probable("predict_proba_many")
+        where = self._where("predict_proba_many")
         labels, shares = self._probabilities(self._adapter.block(X, where, learning=False))
         return _frame(dict(zip(labels, shares.T, strict=True)), X)
-
-    def _probable(self, verb: str) -> str:
-        """Return the name of the call, for messages; raise if the model has no probabilities."""
-        where = self._where(verb)
-        if not hasattr(self.model_, "predict_proba"):
-            name = type(getattr(self.model_, "learner", self.model_)).__name__
-            raise NotImplementedError(
-                f"{where}: the model must have probabilities, got {name}, which has only "
-                'scores. Wrap op.SGDClassifier(loss="logistic"), or call predict_one.'
-            )
-        return where
 
     @property
     def _multiclass(self) -> bool:

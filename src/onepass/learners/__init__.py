@@ -2,6 +2,7 @@
 
 from onepass.learners.art_ipca import ARTIPCAClassifier, ARTIPCACluster
 from onepass.learners.class_means import Means, Moments, NearestClassMean
+from onepass.learners.conformal import Conformal
 from onepass.learners.discriminant import StreamingLDA, StreamingQDA
 from onepass.learners.keyed import Keyed
 from onepass.learners.losses import (
@@ -54,5 +55,5 @@ register(
     *STATES,
 )
 register(Role.FORGETTING, CompiledMixture, CompiledRows)
-register(Role.PIPELINE, Keyed)
+register(Role.PIPELINE, Conformal, Keyed)
 register(Role.LOSS, Absolute, EpsilonInsensitive, Hinge, Huber, Logistic, Misclassified, Squared)

@@ -27,6 +27,7 @@ and memory ([1] A.2).
 import copy
 from collections.abc import Callable, Collection
 from functools import partial
+from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -43,6 +44,7 @@ from onepass.learners.prototypes import (
     match_and_update,
     project,
 )
+from onepass.linalg import calibration
 from onepass.linalg.pca import IncrementalPCAState, checked_components, rows_between
 from onepass.types import Array, Floats
 from onepass.validation.table import TableLike
@@ -463,13 +465,25 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
         )
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
-        del class_mask  # a class has a prototype after its first row, and not before
-        labels = Y.argmax(axis=1)
-        winners = self._match_and_update(X.astype(np.float64, copy=False), labels, s)[:, 0]
+        X, labels = X.astype(np.float64, copy=False), Y.argmax(axis=1)
+        joint = self.by_task or (self.pca == "static" and not self.axes_.mass)  # axes of all rows
+        rows, state = self._calibrated_rows(len(X)), self.calibration_
         scores = np.zeros(Y.shape)
-        matched = winners >= 0
-        scores[matched, winners[matched]] = 1.0
+        for a, b in pairwise([0, len(X)] if joint else sorted({0, len(X), *rows})):
+            with np.errstate(all="ignore"):  # rows that are too large raise an error below
+                for i in rows if joint else {a}.intersection(rows):
+                    row = self._scores(X[i : i + 1])[0]
+                    row = row if class_mask is None else np.where(class_mask[i], row, -np.inf)
+                    state = calibration.updated(state, row, int(labels[i]))
+            weights = None if s is None else s[a:b]
+            winners = self._match_and_update(X[a:b], labels[a:b], weights)[:, 0]
+            matched = np.flatnonzero(winners >= 0)
+            scores[a + matched, winners[matched]] = 1.0
+        self.calibration_ = state
         return scores
+
+    def _calibrate(self, *rows: object) -> None:
+        """Do nothing: ``_learn`` calibrates, as it alone has the similarities."""
 
     def _scores(self, X: Floats) -> Floats:
         Z = self._project(X.astype(np.float64, copy=False))

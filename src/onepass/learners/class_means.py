@@ -31,8 +31,9 @@ Memory is O(cd), and O(d²) for each matrix of sums.
 """
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -289,12 +290,18 @@ class ClassLearner(Classifier):
                 f"{_LARGEST:g}, got values up to {linalg.magnitude(X):.3g}. "
                 "Divide the features by a constant."
             )
-        scores, labels, moments = np.zeros(Y.shape), Y.argmax(axis=1), self.moments_
+        n, labels, moments, scores = len(X), Y.argmax(axis=1), self.moments_, np.zeros(Y.shape)
+        scored = self._calibrated_rows(n)
+        cuts = sorted({*range(0, n, _BLOCK), n, *scored}) if scored or n > _BLOCK else [0, n]
         with np.errstate(over="ignore", invalid="ignore"):
-            for rows, part, weights in _parts(X, s):
+            for a, b in pairwise(cuts):
+                part = X[a:b].astype(np.float64)
+                weights = np.ones(b - a) if s is None else s[a:b]
                 if getattr(self, "_prequential", False):
-                    scores[rows] = self._prequential_scores(moments, part, labels[rows], weights)
-                moments = moments.updated(part, labels[rows], weights)
+                    scores[a:b] = self._prequential_scores(moments, part, labels[a:b], weights)
+                elif a in scored:
+                    scores[a] = self._finite_scores(moments, part[:1])[0]
+                moments = moments.updated(part, labels[a:b], weights)
         self._set_moments(moments)
         return scores
 
@@ -354,14 +361,6 @@ class ClassLearner(Classifier):
         theirs = other.moments_.placed(layout.features, layout.d, layout.outputs, c)
         with np.errstate(over="ignore", invalid="ignore"):
             self._set_moments(self.moments_.merged(theirs))
-
-
-def _parts(X: Floats, s: Floats | None) -> Iterator[tuple[slice, Floats, Floats]]:
-    """Blocks of rows as float64, with their weights."""
-    for i in range(0, len(X), _BLOCK):
-        rows = slice(i, min(i + _BLOCK, len(X)))
-        weights = np.ones(rows.stop - i) if s is None else s[rows]
-        yield rows, X[rows].astype(np.float64), weights
 
 
 _METRICS = ("euclidean", "cosine")

@@ -150,6 +150,7 @@ class Posterior(ClassLearner):
     """Base class of classifiers whose scores are log densities, up to a common term."""
 
     _square = True
+    _calibrated = False  # the scores are those of a probabilistic model
     priors: Any
 
     @property

@@ -86,6 +86,7 @@ class Linear:
     weights_: Any = StateAttribute()
     offset_: Any = StateAttribute()
     rows_seen_: Any = RowCounter()
+    calibration_: Any  # of classifiers
     fit_intercept: bool
     n_features_in_: int
     target_ndim_: int
@@ -227,6 +228,9 @@ class Linear:
         own = {name: value for name, value in self.__dict__.items() if name not in copied}
         for name, counted in counters(self).items():
             own[name] = getattr(self, name) - getattr(compiled, counted)
+        if getattr(self, "_calibrated", False):
+            own["calibration_"] = self.calibration_
+            compiled.calibration = self.rows_seen_, *own["calibration_"].tolist()
         self.__dict__ = own | {"_compiled": compiled}
 
     def _decompile(self) -> None:
@@ -241,6 +245,8 @@ class Linear:
         values = {name: value for name, value in own.items() if name != "_compiled"}
         if compiled is None:
             return values
+        if compiled.calibration:
+            values["calibration_"] = np.array(compiled.calibration[1:])
         counts: dict[str, int] = {}
         copies: Mapping[str, Any] = {}
         while counts != (counts := self._counted(compiled)):  # another thread may learn meanwhile

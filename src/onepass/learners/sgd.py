@@ -25,7 +25,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg.blas import daxpy, ddot, dgemv, dger
-from sklearn.utils.metaestimators import available_if
 
 from onepass import native, validation
 from onepass.errors import NumericalError, ParameterError
@@ -516,12 +515,19 @@ class SGDClassifier(BaseSGD, Classifier):
         self.initial_coef: Any = initial_coef
         self.classes = classes
 
-    @available_if(lambda self: self.loss == "logistic")  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: TableLike) -> Floats:
-        """Probabilities of the classes, shape (n, c); only with the logistic loss.
+    @property
+    def _calibrated(self) -> bool:
+        return self.loss != "logistic"
 
-        With more than two classes, the one-vs-rest probabilities are divided by their sum.
+    def predict_proba(self, X: TableLike) -> Floats:
+        """Probabilities of the classes, shape (n, c).
+
+        Those of the model with the logistic loss; with more than two classes, the one-vs-rest
+        probabilities divided by their sum. With other losses as in :class:`RLSClassifier`, by a
+        temperature.
         """
+        if self._calibrated:
+            return super().predict_proba(X)
         scores = self._scores(self._matrix(X, "predict_proba"))
         if scores.shape[1] == 2:  # halves of one problem
             scores = scores * 2.0

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags
+from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -45,6 +46,7 @@ from onepass.errors import (
     TypeMismatchError,
     WorseThanTrivialWarning,
 )
+from onepass.linalg import calibration
 from onepass.linalg.interrupt import Interrupt
 from onepass.nn.batch import Batch, RowsLike, numbers, refuse_width
 from onepass.nn.function import plain_mode
@@ -75,8 +77,8 @@ _VERBS = {
     "partial_fit": "use learn(X, y), which continues from the current weights",
     "fit": "use learn(X, y) of a new learner with a new module",
     "predict_proba": (
-        "use outputs(X).softmax(1) with loss='cross_entropy'; for regression, "
-        "predict(X, return_std=True) returns the uncertainty"
+        "only classifiers have probabilities; for regression, predict(X, return_std=True) returns "
+        "the uncertainty"
     ),
 }
 _AT_ONCE = 1 << 22  # max entries of a Jacobian computed at once for standard deviations
@@ -128,7 +130,7 @@ class Learner(ABC):
     arguments: ClassVar[tuple[str, ...]] = ("loss", "noise", "learns", "block_update", "chunk")
     """Names of the constructor arguments other than ``module``."""
     state_attributes: ClassVar[tuple[str, ...]] = (
-        "rows_seen_", "_outputs", "_refused", "_wide", "_shape", "network.columns",
+        "rows_seen_", "_outputs", "_refused", "_wide", "_shape", "network.columns", "calibration_",
     )  # fmt: skip
     """Attributes (dotted paths allowed) with learned state other than the weights."""
     merging: ClassVar[str] = "refused"
@@ -172,6 +174,7 @@ class Learner(ABC):
         self.chunk = chunk
         self.network = Network(module, learns, chunk=chunk, where=self._where)
         self.rows_seen_ = 0
+        self.calibration_: Any = None  # (4,) as in onepass.linalg.calibration
         self._outputs: int | None = None
         self._shape: tuple[int, ...] | None = None  # of one learned target
         self._refused: Any = 0
@@ -318,6 +321,24 @@ class Learner(ABC):
                     "`outputs` returns the raw outputs."
                 )
         return self._predictions(outputs)
+
+    @available_if(lambda self: self.loss != "squared")  # type: ignore[untyped-decorator]
+    def predict_proba(self, x: RowsLike) -> Tensor:
+        """Predict probabilities of the classes 0 … c − 1, of shape (n, c) in float64.
+
+        With the cross-entropy, the softmax of the outputs. With ``loss="one_hot"``, the softmax of
+        the outputs multiplied by a temperature, which minimises the log loss of the outputs before
+        their rows were learned (:mod:`onepass.linalg.calibration`).
+
+        Parameters
+        ----------
+        x : Tensor, array, or tuple, list or dict of them
+            n rows.
+        """
+        outputs = self.network.outputs(self.network.prepare(x, f"{self._where}.predict_proba"))
+        if self.loss == "one_hot" and self.calibration_ is not None:
+            outputs = outputs.double() * calibration.temperature(self.calibration_)
+        return outputs.double().softmax(dim=1)
 
     def outputs(self, x: RowsLike) -> Tensor:
         """Return the module's outputs (n, c), without a graph, in evaluation mode."""
@@ -598,13 +619,19 @@ class Learner(ABC):
     def _atomic_step(self, call: Call, target: Tensor, i: int, width: int) -> Tensor:
         """Take the step for rows i to i + width; add the number of learned rows to errors."""
         stored, self._outputs = self._outputs, target.shape[1]
+        first, y = self.rows_seen_, target[i : i + width]
         try:
-            return self._step(call.rows[i : i + width], target[i : i + width])
+            outputs = self._step(call.rows[i : i + width], y)
         except BaseException as error:
             self._outputs = stored
             if isinstance(error, Exception):
                 locate_failure(call, error, i, min(width, call.rows.n - i))
             raise
+        for k in calibration.rows(first, len(y)) if self.loss == "one_hot" else ():
+            state = calibration.START if self.calibration_ is None else self.calibration_
+            row = outputs[k].double().cpu().numpy()
+            self.calibration_ = calibration.updated(state, row, int(y[k].argmax()))
+        return outputs
 
     def _rows_a_step(self, n: int) -> int:
         """Return how many of n rows are learned in one step."""

@@ -81,13 +81,8 @@ def from_tensors(state: Any, device: torch.device, where: str) -> Any:
 KIND = "network"
 """Kind of the archive."""
 
-_OPTIONAL = {
-    "shape",
-    "linear",
-    "network.columns",
-    "shared",
-    "curvature",
-}  # missing in files of former versions
+# missing in files of former versions
+_OPTIONAL = {"shape", "linear", "network.columns", "shared", "curvature", "calibration"}
 _TYPES = {"learner": str, "arguments": dict, "names": list, "module": dict, "learned": dict}
 
 

@@ -47,10 +47,13 @@ T = TypeVar("T")
 
 # -- tensors of the Open Inference Protocol --------------------------------------------------------
 
+_SHARES = ("probabilities", "classes")
 _JSON_LENGTH = "Inference-Header-Content-Length"
 
 
-def encode_tensors(block: Block, parameters: Mapping[str, object]) -> tuple[bytes, int]:
+def encode_tensors(
+    block: Block, parameters: Mapping[str, object], outputs: Sequence[str] = ()
+) -> tuple[bytes, int]:
     """Encode rows as the body of a request: JSON with the text, then the numbers.
 
     Parameters
@@ -58,6 +61,8 @@ def encode_tensors(block: Block, parameters: Mapping[str, object]) -> tuple[byte
     block : Block
     parameters : mapping of str to value
         Parameters of the request.
+    outputs : sequence of str
+        Names of the requested outputs; by default the predictions.
 
     Returns
     -------
@@ -84,7 +89,10 @@ def encode_tensors(block: Block, parameters: Mapping[str, object]) -> tuple[byte
                 tensor["parameters"] = {"content_type": "datetime"}
             tensor["data"] = [None if value is None else str(value) for value in values]
         inputs.append(tensor)
-    head = json.dumps({"inputs": inputs, "parameters": dict(parameters)}).encode()
+    request = {"inputs": inputs, "parameters": dict(parameters)}
+    if outputs:
+        request["outputs"] = [{"name": name} for name in outputs]
+    head = json.dumps(request).encode()
     return b"".join((head, *parts)), len(head)
 
 
@@ -211,9 +219,10 @@ class _Connection:
         key: str | None = None,
         *,
         repeatable: bool = True,
+        outputs: Sequence[str] = (),
         **parameters: object,
     ) -> "httpx.Response":
-        body, length = encode_tensors(block, {**parameters, "binary_data_output": True})
+        body, length = encode_tensors(block, {**parameters, "binary_data_output": True}, outputs)
         headers = {_JSON_LENGTH: str(length), "Content-Type": "application/octet-stream"}
         if key is not None:
             headers["Idempotency-Key"] = key
@@ -372,6 +381,30 @@ class AsyncClient(_Connection):
         """
         block = read_rows(X, None, where=f"{type(self).__name__}.predict")
         return _decode_tensors(await self._send_rows(name, "infer", block))["y"]
+
+    async def predict_proba(self: _Connection, name: str, X: TableLike) -> tuple[Array, Array]:
+        """Predict probabilities of the classes of a classifier.
+
+        Parameters
+        ----------
+        name : str
+            Name of the learner.
+        X : array-like of shape (n, d), frame, or sequence of dicts
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n, c)
+        classes : ndarray of shape (c,)
+            The class of each column.
+
+        Raises
+        ------
+        ServiceError
+            If the service refuses the request, or does not respond in time.
+        """
+        block, names = read_rows(X, None, where=f"{type(self).__name__}.predict_proba"), _SHARES
+        arrays = _decode_tensors(await self._send_rows(name, "infer", block, outputs=names))
+        return arrays["probabilities"], arrays["classes"]
 
     async def learn(
         self: _Connection,
@@ -694,6 +727,7 @@ class Client(_Connection):
     _asynchronous = False
 
     predict = _blocking(AsyncClient.predict)
+    predict_proba = _blocking(AsyncClient.predict_proba)
     learn = _blocking(AsyncClient.learn)
     predict_pending = _blocking(AsyncClient.predict_pending)
     learn_labels = _blocking(AsyncClient.learn_labels)

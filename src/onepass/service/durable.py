@@ -399,6 +399,11 @@ class Durable:
         probabilities: Array = self.frozen_copy.predict_proba(X)
         return probabilities
 
+    def predict_proba_one(self, x: ArrayLike | Mapping[str, object]) -> dict[Any, float]:
+        """Predict class probabilities of one row, by label."""
+        probabilities: dict[Any, float] = self.frozen_copy.predict_proba_one(x)
+        return probabilities
+
     def predict_one(self, x: ArrayLike | Mapping[str, object]) -> Any:
         """Predict one row."""
         return self.frozen_copy.predict_one(x)

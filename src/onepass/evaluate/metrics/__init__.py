@@ -12,6 +12,10 @@ For rows t = 1 … n:
 ``cumulative_loss``   Lₙ = Σ ℓ(ŷₜ, yₜ), [1] (2)                         as the loss
 ``accuracy``          1/n #{ŷₜ = yₜ}                                    none
 ``macro_f1``          mean over classes k of 2 tpₖ / (#{yₜ=k} + #{ŷₜ=k})  none
+``log_loss``          1/n Σ −log pₜ of the label                        nats
+``brier``             1/n Σ ½ Σₖ (pₜₖ − [yₜ=k])²                        none
+``roc_auc``           area under the ROC curve, two labels              none
+``average_precision`` area under the precision-recall curve, two labels none
 ====================  ================================================  =================
 
 ȳ is the mean of *all* targets so far, so ``r2`` is scikit-learn's ``r2_score`` over all rows. The
@@ -39,6 +43,14 @@ from onepass.evaluate.metrics.metric import (
     SquaredLoss,
     ZeroOneLoss,
 )
+from onepass.evaluate.metrics.probability import (
+    ROCAUC,
+    AveragePrecision,
+    Brier,
+    LogLoss,
+    ProbabilityMetric,
+    row_probabilities,
+)
 from onepass.serialization.codec import Role, register
 
 __all__ = [
@@ -46,14 +58,20 @@ __all__ = [
     "METRICS",
     "R2",
     "RMSE",
+    "ROCAUC",
     "Accuracy",
+    "AveragePrecision",
+    "Brier",
+    "LogLoss",
     "MacroF1",
     "MeanSquaredLoss",
     "MeanZeroOneLoss",
     "Metric",
+    "ProbabilityMetric",
     "SquaredLoss",
     "ZeroOneLoss",
     "metric_class",
+    "row_probabilities",
 ]
 
 METRICS: Mapping[str, Mapping[str, type[Metric]]] = {
@@ -69,6 +87,10 @@ METRICS: Mapping[str, Mapping[str, type[Metric]]] = {
         "macro_f1": MacroF1,
         "mean_loss": MeanZeroOneLoss,
         "cumulative_loss": ZeroOneLoss,
+        "log_loss": LogLoss,
+        "brier": Brier,
+        "roc_auc": ROCAUC,
+        "average_precision": AveragePrecision,
     },
 }
 """Task -> name -> metric."""

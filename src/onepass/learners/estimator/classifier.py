@@ -10,13 +10,33 @@ from sklearn.base import ClassifierMixin
 from onepass import validation
 from onepass.errors import LabelError, MergeError
 from onepass.learners.estimator.learner import Learner
-from onepass.types import Array, ArrayLike, Floats, TimeLike
+from onepass.linalg import calibration
+from onepass.serialization.state import StateAttribute
+from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.arrays import check_feature_limit, check_values
 from onepass.validation.table import TableLike
 
-__all__ = ["Classifier", "united_labels"]
+__all__ = ["CalibrationState", "Classifier", "united_labels"]
 
 _FEW = 4096  # labels times classes up to which comparison is faster than binary search
+
+
+class CalibrationState(StateAttribute):
+    """The state of a calibration (4,), in the instance or in its compiled state."""
+
+    def __get__(self, owner: Any, cls: type | None = None) -> Any:
+        if owner is None:
+            return self
+        compiled = owner.__dict__.get("_compiled")
+        if compiled is not None and compiled.calibration:
+            return np.array(compiled.calibration[1:])
+        return owner.__dict__.get("calibration_", calibration.START)
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        owner.__dict__["calibration_"] = value
+        compiled = owner.__dict__.get("_compiled")
+        if compiled is not None and compiled.calibration:
+            compiled.calibration = compiled.calibration[0], *value.tolist()
 
 
 class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
@@ -30,6 +50,12 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
     classes: Any
     classes_: Array
     rows_seen_: int
+    calibration_: Any = CalibrationState()
+
+    @property
+    def _calibrated(self) -> bool:
+        """Whether probabilities are made from scores by a temperature."""
+        return True
 
     @abstractmethod
     def _add_outputs(self, at: Array, c: int) -> None:
@@ -81,6 +107,57 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         """
         scores = self._scores(self._matrix(X, "decision_function"))
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def predict_proba(self, X: TableLike) -> Floats:
+        """Probabilities of the classes.
+
+        The scores multiplied by a temperature, then softmax. The temperature minimises the log loss
+        of predictions made before their rows were learned
+        (:mod:`onepass.linalg.calibration`).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n, c)
+            In the order of ``classes_``; the rows sum to 1. The most probable class is the
+            prediction.
+
+        Raises
+        ------
+        NotFittedError
+            If no row was learned.
+        """
+        scores = self._scores(self._matrix(X, "predict_proba"))
+        return calibration.probabilities(scores, self.calibration_)
+
+    def predict_proba_one(self, x: RowLike) -> dict[Any, float]:
+        """Probabilities of the classes for one row, by label; empty before the first row.
+
+        Parameters
+        ----------
+        x : array-like of shape (d,), or dict of named features
+        """
+        row = self._row(x, f"{type(self).__name__}.predict_proba_one")
+        if not self._started:
+            return {}
+        shares = self.predict_proba(row[None, :])[0]
+        return dict(zip(self.classes_.tolist(), shares.tolist(), strict=True))
+
+    def _calibrated_rows(self, n: int) -> list[int]:
+        """Those of the last n rows, numbered from 0, that fit the temperature."""
+        return list(calibration.rows(self.rows_seen_ - n, n)) if self._calibrated else []
+
+    def _calibrate(
+        self, scores: Floats, Y: Floats, s: Floats | None, class_mask: Array | None
+    ) -> None:
+        on = None if s is None else np.flatnonzero(s)
+        for at in self._calibrated_rows(len(Y) if on is None else len(on)):
+            i = at if on is None else on[at]
+            row = scores[i] if class_mask is None else np.where(class_mask[i], scores[i], -np.inf)
+            self.calibration_ = calibration.updated(self.calibration_, row, int(Y[i].argmax()))
 
     def _receive_targets(
         self, y: ArrayLike | None, n: int, s: Floats | None, where: str
@@ -135,6 +212,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
                 "labels that are all text, or all whole numbers."
             ) from error
         self._set_classes(united)
+        self.calibration_ = calibration.merged(self.calibration_, other.calibration_)
         places: Array = np.searchsorted(self.classes_, other.classes_)
         return places
 

@@ -294,7 +294,8 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
             when = self._check_times(time, 1, where)
             Y, class_mask = self._receive_target(y, s, where)
             if s is None or s[0] > 0:
-                self._learn_at(row[None, :], Y, s, class_mask, when)
+                scores = self._learn_at(row[None, :], Y, s, class_mask, when)
+                self._calibrate(scores, Y, s, class_mask)
         return self
 
     def predict_one(self, x: RowLike) -> Any:
@@ -464,6 +465,12 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         del time
         return self._learn(X, Y, s, class_mask)
 
+    def _calibrate(
+        self, scores: Floats, Y: Floats, s: Floats | None, class_mask: Array | None
+    ) -> None:
+        """Fit probabilities to the prequential scores (n, c) of rows that were just learned."""
+        del scores, Y, s, class_mask
+
     def _learn_block(
         self,
         X: TableLike,
@@ -494,22 +501,19 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         if n == 0:
             return self._to_predictions(Y, class_mask)
         with linalg.one_thread(array.shape[1], n):
-            if s is None or (s > 0).all():
-                scores = self._learn_at(array, Y, s, class_mask, when)
-                return (
-                    self._to_predictions(scores, class_mask)
-                    if verb == "test_then_train"
-                    else scores
-                )
-            if verb == "test_then_train":
-                return self._to_predictions(
-                    self._learn_weighted_runs(array, Y, s, class_mask, when), class_mask
-                )
-            on = s > 0
-            if on.any():
-                seen, when = (None if a is None else a[on] for a in (class_mask, when))
-                self._learn_at(array[on], Y[on], s[on], seen, when)
-            return np.empty(0)
+            if s is not None and not (s > 0).all():
+                if verb == "test_then_train":
+                    scores = self._learn_weighted_runs(array, Y, s, class_mask, when)
+                    self._calibrate(scores, Y, s, class_mask)
+                    return self._to_predictions(scores, class_mask)
+                on = s > 0
+                if not on.any():
+                    return np.empty(0)
+                array, Y, s = array[on], Y[on], s[on]
+                class_mask, when = (None if a is None else a[on] for a in (class_mask, when))
+            scores = self._learn_at(array, Y, s, class_mask, when)
+            self._calibrate(scores, Y, s, class_mask)
+        return self._to_predictions(scores, class_mask) if verb == "test_then_train" else scores
 
     def _learn_weighted_runs(
         self, X: Floats, Y: Floats, s: Floats, class_mask: Array | None, time: Array | None

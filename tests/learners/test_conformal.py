@@ -1,0 +1,169 @@
+"""Conformal: coverage, form of intervals and sets, and equality of all ways to learn."""
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from sklearn.base import clone, is_classifier, is_regressor
+
+import onepass as op
+from onepass.errors import NotFittedError, ParameterError, TypeMismatchError
+
+
+def stream(n: int, seed: int = 0) -> tuple[Any, Any]:
+    """Rows of a linear function that changes abruptly, with noise that doubles."""
+    rng = np.random.default_rng(seed)
+    X, w = rng.normal(size=(n, 3)), rng.normal(size=(2, 3))
+    half = np.arange(n) * 2 // n
+    return X, np.einsum("ij,ij->i", X, w[half]) + (1.0 + half) * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("alpha", [0.02, 0.1, 0.5])
+@pytest.mark.parametrize("model", [op.RLSRegressor(), op.RLSRegressor(forgetting=0.99)])
+def test_coverage_is_nominal_under_drift(model: Any, alpha: float) -> None:
+    X, y = stream(8000)
+    conformal = op.Conformal(model, alpha).partial_fit(X, y)
+    assert conformal.coverage_ == pytest.approx(1.0 - alpha, abs=0.01)
+    fresh, truth = stream(8000)
+    low, high = conformal.predict_interval(fresh[4000:]).T
+    inside = ((low <= truth[4000:]) & (truth[4000:] <= high)).mean()
+    assert inside == pytest.approx(1.0 - alpha, abs=0.15)  # q fluctuates
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    scores=st.lists(st.floats(0.01, 100.0), min_size=400, max_size=400),
+    alpha=st.sampled_from([0.05, 0.2]),
+)
+def test_coverage_is_bounded_for_every_sequence(scores: list[float], alpha: float) -> None:
+    """Equation (2), with log q between the logarithms of the scores and one step beyond."""
+    conformal = op.Conformal(op.RLSRegressor(), alpha, step_size=0.5)
+    conformal._model("fit")
+    conformal._update(np.array(scores)[:, None])
+    bound = (np.log(100.0 / 0.01) + 2 * 0.5) / 0.5 + 1 / alpha
+    assert abs(400 * (1.0 - conformal.coverage_ - alpha)) <= bound
+
+
+def test_sets_of_labels() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 3000)
+    X = rng.normal(size=(3000, 3)) + 1.5 * np.eye(3)[y]
+    names = np.array(["a", "b", "c"])[y]
+    model = op.Conformal(op.StreamingLDA(), alpha=0.1)
+    predictions = model.test_then_train(X, names)
+    assert model.coverage_ == pytest.approx(0.9, abs=0.01)
+    sets = model.predict_set(X)
+    assert sets.shape == (3000, 3)
+    assert sets.dtype == bool
+    assert sets[np.arange(3000), y].mean() == pytest.approx(0.9, abs=0.06)
+    assert 1.0 < sets.sum(axis=1).mean() < 2.0
+    assert (model.predict(X) == op.StreamingLDA().partial_fit(X, names).predict(X)).all()
+    assert (predictions[1:] == op.StreamingLDA().test_then_train(X, names)[1:]).all()
+    assert model.classes_.tolist() == ["a", "b", "c"]
+    assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("model", [op.RLSRegressor(), op.RLSClassifier()])
+def test_blocks_and_single_rows_are_equal(model: Any) -> None:
+    X, y = stream(300)
+    y = y if is_regressor(model) else (y > 0).astype(int)
+    one, two, three = (op.Conformal(model) for _ in range(3))
+    for x, target in zip(X, y.tolist(), strict=True):
+        one.learn_one(x, target)
+    two.partial_fit(X, y)
+    for part in np.array_split(np.arange(300), [3, 50, 51]):
+        three.test_then_train(X[part], y[part])
+    for other in (one, three):
+        assert_allclose(other.quantiles_, two.quantiles_, rtol=1e-6)
+        assert other.coverage_ == two.coverage_
+        assert other.rows_seen_ == 300
+
+
+def test_several_outputs() -> None:
+    X, y = stream(2000)
+    Y = np.column_stack([y, 10.0 * y])
+    model = op.Conformal(op.RLSRegressor()).partial_fit(X, Y)
+    intervals = model.predict_interval(X)
+    assert intervals.shape == (2000, 2, 2)
+    assert_allclose(intervals.mean(axis=2), model.predict(X))
+    assert_allclose(model.coverage_, [0.9, 0.9], atol=0.01)
+    assert_allclose(model.quantiles_[1], 10.0 * model.quantiles_[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("model", [op.RLSRegressor(), op.SGDClassifier()])
+def test_copies_and_files(model: Any, tmp_path: Path) -> None:
+    X, y = stream(200)
+    y = y if is_regressor(model) else (y > 0).astype(int)
+    made = op.Conformal(op.Pipeline(op.features.Scale(), model), alpha=0.2)
+    assert clone(made).get_params()["alpha"] == 0.2
+    learner = clone(made).partial_fit(X[:100], y[:100])
+    op.save(learner, tmp_path / "m.onepass")
+    frozen = learner.frozen_copy()
+    before = frozen.predict(X)
+    twins = [
+        op.load(tmp_path / "m.onepass"),
+        copy.copy(learner),
+        copy.deepcopy(learner),
+        pickle.loads(pickle.dumps(learner)),  # noqa: S301
+    ]
+    learner.partial_fit(X[100:], y[100:])
+    for twin in twins:
+        twin.partial_fit(X[100:], y[100:])
+        assert_allclose(twin.quantiles_, learner.quantiles_, rtol=1e-9)
+        assert twin.coverage_ == learner.coverage_
+    assert (frozen.predict(X) == before).all()
+    assert learner.nbytes > 0
+    again = learner.fit(X[:100], y[:100])
+    assert again.rows_seen_ == 100
+    assert_allclose(again.quantiles_, clone(made).partial_fit(X[:100], y[:100]).quantiles_)
+
+
+def test_weights_frames_and_times() -> None:
+    X, y = stream(300)
+    on = np.arange(300) % 3 > 0
+    one = op.Conformal(op.RLSRegressor()).partial_fit(X, y, sample_weight=on.astype(float))
+    two = op.Conformal(op.RLSRegressor()).partial_fit(X[on], y[on])
+    assert_allclose(one.quantiles_, two.quantiles_, rtol=1e-6)
+    assert one.rows_seen_ == 200
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    labels = pd.Series(np.where(y > 0, "up", "down"))
+    model = op.Conformal(op.RLSClassifier()).partial_fit(frame, labels)
+    assert model.predict_set(frame).shape == (300, 2)
+    timed = op.Conformal(op.RLSRegressor(forgetting=op.forgetting.Exponential(half_life=50.0)))
+    assert timed.uses_time
+    timed.partial_fit(X, y, time=np.arange(300.0))
+    assert timed.coverage_ == pytest.approx(0.9, abs=0.05)
+
+
+def test_messages() -> None:
+    X, y = stream(20)
+    assert is_regressor(op.Conformal(op.RLSRegressor()))
+    assert is_classifier(op.Conformal(op.Pipeline(op.RLSClassifier())))
+    assert not hasattr(op.Conformal(op.RLSRegressor()), "predict_set")
+    assert not hasattr(op.Conformal(op.RLSClassifier()), "predict_interval")
+    with pytest.raises(NotFittedError, match=r"Conformal\.predict_interval.*not fitted"):
+        op.Conformal(op.RLSRegressor()).predict_interval(X)
+    with pytest.raises(ParameterError, match=r"`alpha`"):
+        op.Conformal(op.RLSRegressor(), alpha=0.0).fit(X, y)
+    with pytest.raises(TypeMismatchError, match="must be a regressor or a classifier"):
+        op.Conformal(op.features.Scale()).fit(X, y)
+    few = op.Conformal(op.RLSRegressor(), alpha=0.01).partial_fit(X, y)
+    assert np.isinf(few.predict_interval(X)).all()
+    assert few.coverage_ == 1.0
+    assert np.isnan(op.Conformal(op.RLSRegressor()).coverage_)
+    bad = X.copy()
+    bad[3, 1] = np.nan
+    model = op.Conformal(op.RLSRegressor()).partial_fit(X, y)
+    before = model.quantiles_.copy(), model.rows_seen_, model.predict(X)
+    with pytest.raises(op.errors.NotFiniteError, match="row 3"):
+        model.partial_fit(bad, y)
+    assert (model.quantiles_ == before[0]).all()
+    assert (model.predict(X) == before[2]).all()
+    assert model.rows_seen_ == 20

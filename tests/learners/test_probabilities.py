@@ -1,0 +1,229 @@
+"""Probabilities of classifiers: form, calibration, and equality of all ways to learn."""
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize_scalar
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_breast_cancer, load_digits, make_classification
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+import onepass as op
+from cases import CLASSIFIERS, Case, features, make_targets, parametrize
+from onepass import native
+from onepass.linalg import calibration
+
+pytestmark = pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning")
+
+every = parametrize(CLASSIFIERS)
+SCORES = [
+    op.RLSClassifier(),
+    op.RLSClassifier(forgetting=0.99),
+    op.RLSClassifier(forgetting="window:50"),
+    op.SGDClassifier(),
+    op.Perceptron(fit_intercept=True),
+    op.NearestClassMean(),
+    op.ARTIPCAClassifier(),
+    op.ORFitClassifier(memory=5, noise=10.0),
+]
+names = [repr(model) for model in SCORES]
+
+
+def overlapping(n: int, c: int = 2, seed: int = 0) -> tuple[Any, Any]:
+    """Rows of Gaussian classes with the Bayes error of about a quarter."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, c, n)
+    return rng.normal(size=(n, 4)) + 1.3 * np.eye(c, 4)[y], y
+
+
+@every
+def test_probabilities_are_in_the_order_of_the_classes_and_sum_to_one(case: Case) -> None:
+    X = features(60, 4)
+    y = make_targets(case, X)
+    learner = case().partial_fit(X, y)
+    for x, label in zip(X, y, strict=True):
+        learner.learn_one(x, label)
+    found = learner.predict_proba(X)
+    assert found.shape == (60, len(learner.classes_))
+    assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
+    assert (found >= 0.0).all()
+    chosen = found[np.arange(60), np.searchsorted(learner.classes_, learner.predict(X))]
+    assert (chosen == found.max(axis=1)).all()
+    one = learner.predict_proba_one(X[3])
+    assert list(one) == learner.classes_.tolist()
+    assert_allclose(list(one.values()), found[3], rtol=1e-9, atol=1e-12)
+    assert case().predict_proba_one(X[3]) == {}
+
+
+@parametrize([case for case in CLASSIFIERS if case.public])
+def test_probabilities_survive_copies_and_files(case: Case, tmp_path: Path) -> None:
+    X = features(60, 4)
+    y = make_targets(case, X)
+    learner = case().partial_fit(X[:30], y[:30])
+    for x, label in zip(X[30:45], y[30:45], strict=True):
+        learner.learn_one(x, label)
+    op.save(learner, tmp_path / "m.onepass")
+    twins = [
+        op.load(tmp_path / "m.onepass"),
+        copy.copy(learner),
+        copy.deepcopy(learner),
+        pickle.loads(pickle.dumps(learner)),  # noqa: S301
+    ]
+    assert_allclose(learner.frozen_copy().predict_proba(X), learner.predict_proba(X), atol=1e-12)
+    for twin in twins:
+        assert_allclose(twin.predict_proba(X), learner.predict_proba(X), rtol=0, atol=1e-12)
+    learner.partial_fit(X[45:], y[45:])
+    for twin in twins:
+        twin.partial_fit(X[45:], y[45:])
+        assert_allclose(twin.predict_proba(X), learner.predict_proba(X), rtol=0, atol=1e-9)
+    assert calibration.START.tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize("model", SCORES, ids=names)
+@pytest.mark.parametrize("c", [2, 4])
+def test_blocks_and_single_rows_give_equal_probabilities(model: Any, c: int) -> None:
+    X, y = overlapping(400, c)
+    one, two = copy.deepcopy(model), copy.deepcopy(model).partial_fit(X, y)
+    for x, label in zip(X, y.tolist(), strict=True):
+        one.learn_one(x, label)
+    three = copy.deepcopy(model)
+    for i, part in enumerate(np.array_split(np.arange(400), [1, 7, 130, 131, 300])):
+        verb = three.test_then_train if i % 2 else three.partial_fit
+        verb(X[part], y[part])
+    assert one.calibration_[2] > 200
+    assert_allclose(one.calibration_, two.calibration_, rtol=1e-6)
+    assert_allclose(three.calibration_, two.calibration_, rtol=1e-6)
+    assert_allclose(one.predict_proba(X), two.predict_proba(X), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", SCORES, ids=names)
+def test_weights_of_zero_do_not_change_probabilities(model: Any) -> None:
+    X, y = overlapping(300)
+    weights = np.resize([1.0, 0.0, 2.0], 300)
+    on = weights > 0
+    one = copy.deepcopy(model).partial_fit(X, y, sample_weight=weights)
+    two = copy.deepcopy(model).partial_fit(X[on], y[on], sample_weight=weights[on])
+    assert_allclose(one.predict_proba(X), two.predict_proba(X), rtol=0, atol=1e-9)
+
+
+def test_new_classes_may_come_at_any_time() -> None:
+    X, y = overlapping(600, 4)
+    late = np.argsort(y == 3, kind="stable")
+    model = op.RLSClassifier().partial_fit(X[late], y[late])
+    found = model.predict_proba(X)
+    assert found.shape == (600, 4)
+    assert log_loss(y, found) < 1.1
+
+
+@pytest.mark.parametrize("model", [SCORES[0], *SCORES[3:]], ids=[names[0], *names[3:]])
+def test_temperature_is_near_the_best_one_in_hindsight(model: Any) -> None:
+    X, y = overlapping(6000, 3)
+    model = copy.deepcopy(model).partial_fit(X[:4000], y[:4000])
+    scores = model._scores(X[4000:])
+
+    def loss(log_beta: float) -> float:
+        state = np.array([log_beta, 0.0, 0.0, 0.0])
+        return float(log_loss(y[4000:], calibration.probabilities(scores, state)))
+
+    best = minimize_scalar(loss, bounds=(-12, 12), method="bounded").fun
+    assert log_loss(y[4000:], model.predict_proba(X[4000:])) < best + 0.01
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_temperature_does_not_depend_on_the_unit_of_the_scores(unit: float) -> None:
+    X, y = overlapping(500)
+    one = op.Perceptron(fit_intercept=True).partial_fit(X, y)
+    two = op.Perceptron(step_size=unit, fit_intercept=True).partial_fit(X, y)
+    assert_allclose(one.predict_proba(X), two.predict_proba(X), rtol=1e-6)
+
+
+def test_merged_classifiers_average_their_temperatures() -> None:
+    X, y = overlapping(900)
+    one = op.RLSClassifier().partial_fit(X[:300], y[:300])
+    two = op.RLSClassifier().partial_fit(X[300:], y[300:])
+    state = calibration.merged(one.calibration_, two.calibration_)
+    one.merge(two)
+    assert_allclose(one.calibration_, state)
+    whole = op.RLSClassifier().partial_fit(X, y)
+    assert_allclose(one.predict_proba(X), whole.predict_proba(X), atol=0.03)
+    new = op.RLSClassifier().merge(two)
+    assert_allclose(new.calibration_, two.calibration_)
+
+
+@pytest.mark.skipif(native.loops is None, reason="the compiled loops are not installed")
+def test_compiled_and_numpy_updates_are_equal(monkeypatch: Any) -> None:
+    rng = np.random.default_rng(0)
+    rows = [np.exp(rng.normal(0, 3)) * rng.normal(size=c) for c in rng.integers(1, 6, 400)]
+    rows[5][0] = -np.inf
+    rows += [np.array([1e300, -1e300]), np.array([np.nan, 1.0]), np.array([2.0, 2.0])]
+    labels = [int(rng.integers(len(row))) for row in rows]
+    states = []
+    for loops in (native.loops, None):
+        monkeypatch.setattr(native, "loops", loops)
+        state = calibration.START
+        for row, y in zip(rows, labels, strict=True):
+            state = calibration.updated(state, row, y)
+        states.append(state)
+    assert_allclose(states[0], states[1], rtol=1e-9)
+    assert states[0][2] > 200
+
+
+def test_rows_that_are_used() -> None:
+    assert list(calibration.rows(0, 130)) == [*range(129)]
+    assert list(calibration.rows(250, 16)) == [0, 2, 4, 6, 10, 14]
+    assert list(calibration.rows(10**9 + 1, 1024)) == [511, 1023]
+    joined = [i + at for at in range(0, 5000, 7) for i in calibration.rows(at, 7)]
+    assert joined == list(calibration.rows(0, 5005))
+
+
+# -- networks --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["one_hot", "cross_entropy"])
+def test_probabilities_of_networks(loss: str, tmp_path: Path) -> None:
+    X, y = overlapping(500, 3)
+    x, labels = torch.tensor(X, dtype=torch.float32), torch.tensor(y)
+    torch.manual_seed(0)
+    module = torch.nn.Linear(4, 3)
+    net: Any = op.nn.EKF(module, loss=loss, noise=3.0).learn(x[:400], labels[:400])
+    found = net.predict_proba(x[400:])
+    assert_allclose(found.sum(dim=1), 1.0)
+    assert torch.equal(found.argmax(dim=1), net.predict(x[400:]))
+    assert log_loss(y[400:], found) < 0.95 * log_loss(y[400:], np.full((100, 3), 1 / 3))
+    if loss == "cross_entropy":
+        assert torch.equal(found, net.outputs(x[400:]).double().softmax(dim=1))
+    net.save(tmp_path / "net.onepass")
+    again = op.nn.load(tmp_path / "net.onepass", torch.nn.Linear(4, 3))
+    assert torch.equal(again.predict_proba(x), net.predict_proba(x))
+
+
+# -- scikit-learn ----------------------------------------------------------------------------------
+
+
+def test_probabilities_in_scikit_learn() -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    for model in (op.RLSClassifier(ridge=1.0), op.SGDClassifier(), op.NearestClassMean()):
+        assert cross_val_score(model, X, y, scoring="neg_log_loss").mean() > -0.3
+    calibrated = CalibratedClassifierCV(op.RLSClassifier(ridge=1.0)).fit(X, y)
+    assert log_loss(y, calibrated.predict_proba(X)) < 0.15
+    X, y = make_classification(600, 10, n_informative=6, n_classes=3, random_state=0)
+    search = GridSearchCV(op.RLSClassifier(), {"ridge": [1e-6, 1e6]}, scoring="neg_log_loss")
+    assert search.fit(X, y).best_params_ == {"ridge": 1e-6}
+
+
+def test_probabilities_of_a_pipeline() -> None:
+    X, y = load_digits(return_X_y=True)
+    model = op.Pipeline(op.features.Scale(), op.RLSClassifier()).partial_fit(X[:1200], y[:1200])
+    found = model.predict_proba(X[1200:])
+    assert log_loss(y[1200:], found) < 0.5
+    assert_allclose(list(model.predict_proba_one(X[1200]).values()), found[0], rtol=1e-9)
+    assert op.Pipeline(op.features.Scale(), op.RLSClassifier()).predict_proba_one(X[0]) == {}
+    assert not hasattr(op.Pipeline(op.RLSRegressor()), "predict_proba_one")
