@@ -98,7 +98,7 @@ def class_names(path: str, kind: type) -> Iterator[str]:
     for name in members(kind):
         thing = getattr(kind, name, None)
         # a property and an attribute are read alike, so that neither is marked as such
-        yield f"{path}.{name}{signature(thing) if inspect.isroutine(thing) else ''}"
+        yield f"{path}.{name}{signature(thing) if callable(thing) and inspect.isroutine(thing) else ''}"
 
 
 def own_classes(kind: type) -> list[type]:

@@ -34,6 +34,7 @@ from sklearn.utils.metaestimators import available_if
 
 from onepass import validation
 from onepass.errors import NotFittedError, TypeMismatchError
+from onepass.learners.estimator.tags import with_onepass_tags
 from onepass.serialization.state import forget, nbytes
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.frames import series_array
@@ -326,9 +327,9 @@ class Conformal(BaseEstimator):  # type: ignore[misc]
         return classes
 
     @property
-    def uses_time(self) -> bool:
+    def _uses_time(self) -> bool:
         """Whether the model requires ``time``."""
-        return bool(getattr(self.model, "uses_time", False))
+        return bool(getattr(self.model, "_uses_time", False))
 
     @property
     def nbytes(self) -> int:
@@ -352,8 +353,10 @@ class Conformal(BaseEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return bool(getattr(self, "rows_seen_", 0))
 
+    _merging = "refused"
+
     def __sklearn_tags__(self) -> Any:
-        tags, model_tags = super().__sklearn_tags__(), get_tags(self.model)
+        tags, model_tags = with_onepass_tags(super().__sklearn_tags__(), self), get_tags(self.model)
         for name in ("estimator_type", "classifier_tags", "regressor_tags", "target_tags"):
             setattr(tags, name, getattr(model_tags, name))
         return tags
