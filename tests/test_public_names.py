@@ -98,7 +98,8 @@ def class_names(path: str, kind: type) -> Iterator[str]:
     for name in members(kind):
         thing = getattr(kind, name, None)
         # a property and an attribute are read alike, so that neither is marked as such
-        yield f"{path}.{name}{signature(thing) if callable(thing) and inspect.isroutine(thing) else ''}"
+        called = callable(thing) and inspect.isroutine(thing)
+        yield f"{path}.{name}{signature(thing) if called else ''}"
 
 
 def own_classes(kind: type) -> list[type]:
