@@ -351,6 +351,18 @@ def _ratio(one: float | None, other: float | None) -> float | None:
     return 1.0 if one == other else one / other if other else math.inf
 
 
+def suggested(found: Found) -> str:
+    """Return the suggestion and the best candidate for each stream; losses are first."""
+    head = ["stream", "suggested", "best in hindsight", "rows", "error / best"]
+    each = sorted(found["streams"].items(), key=lambda pair: -pair[1]["ratio"])
+    rows = [
+        [name, f"`{one['suggested']}`", f"`{one['best']}`", f"{one['rows']:,}",
+         f"{one['ratio']:.3f}"]
+        for name, one in each
+    ]  # fmt: skip
+    return table(head, rows, 3)
+
+
 TABLES: Tables = {
     "conformal": ("probabilities.json", conformal),
     "cost": ("network.json", cost),
@@ -371,6 +383,7 @@ TABLES: Tables = {
     "stability": ("stability.json", stability),
     "streams": ("streams.json", streams),
     "defaults": ("defaults.json", defaults),
+    "suggest": ("suggest.json", suggested),
     "summary": ("streams.json", summary),
 }
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onepass import reproduce as reproduce
     from onepass import service as service
     from onepass import stream as stream
+    from onepass.evaluate.suggest import suggest as suggest
     from onepass.features.pipeline import Pipeline as Pipeline
     from onepass.learners import ARTIPCAClassifier as ARTIPCAClassifier
     from onepass.learners import NearestClassMean as NearestClassMean
@@ -74,6 +75,7 @@ _PUBLIC = {
     "service": "",
     "show_versions": "versions",
     "stream": "",
+    "suggest": "evaluate",
 }
 
 _FORMER = {"baselines", "compat"}  # importing one raises an error that names the new module

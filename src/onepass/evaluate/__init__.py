@@ -13,6 +13,7 @@ from onepass.evaluate.prequential import prequential
 from onepass.evaluate.report import Report
 from onepass.evaluate.resume import RunProgress, run_progress
 from onepass.evaluate.score import Score
+from onepass.evaluate.suggest import Suggestion, suggest
 
 __all__ = [
     "MEASURES",
@@ -29,8 +30,10 @@ __all__ = [
     "RunProgress",
     "RunningMean",
     "Score",
+    "Suggestion",
     "continual",
     "predictions",
     "prequential",
     "run_progress",
+    "suggest",
 ]

@@ -1,0 +1,220 @@
+"""A model to begin with, from the first rows of a stream.
+
+Every learner of :mod:`onepass.models` is evaluated prequentially on the first rows, without lagged
+targets, with the last target, and, for a numeric target, with the last target and that of a season
+before. The suggestion is the candidate with the lowest error over the second half of these rows,
+when the learners have left their initial state; among candidates within 1 %, the first, which has
+fewer lags. The season is the highest local maximum of the autocorrelation of the target.
+"""
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.signal import detrend
+from sklearn.base import clone
+
+from onepass.errors import OnepassError, ParameterError
+from onepass.evaluate.prequential import prequential
+from onepass.features.pipeline import Pipeline
+from onepass.features.presets import names, pipelines
+from onepass.stream import Rows, read
+from onepass.stream.stream import Stream, concatenate_tables
+from onepass.types import Array
+from onepass.validation import whole
+
+__all__ = ["Suggestion", "suggest"]
+
+_WHERE = "op.suggest"
+_TIE = 1.01
+_CORRELATED = 0.2  # minimum autocorrelation of a season
+_NEGLIGIBLE = 1e-4  # error, relative to that of the baselines
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """The result of :func:`suggest`; ``print`` shows the reasons.
+
+    Parameters
+    ----------
+    model : Pipeline
+        A new model that has learned no rows.
+    name : str
+        Name of the learner, as in ``onepass run --model``.
+    task : str
+        ``regression`` or ``classification``.
+    lags : tuple of int
+        The lagged targets of the model.
+    reasons : tuple of str
+        One sentence each about learner, lags, forgetting and memory.
+    errors : dict of str to float
+        Candidate or baseline -> its error on the second half of the rows: the mean absolute error,
+        or the proportion of wrong labels. Ascending.
+    """
+
+    model: Pipeline
+    name: str
+    task: str
+    lags: tuple[int, ...]
+    reasons: tuple[str, ...]
+    errors: dict[str, float]
+
+    @property
+    def options(self) -> str:
+        """Options of ``onepass run`` for the model."""
+        return _label(self.name, self.lags)
+
+    def __str__(self) -> str:
+        return "\n".join([self.options, *(f"- {reason}" for reason in self.reasons)])
+
+
+def suggest(
+    source: Any,
+    target: str | Sequence[str] | None = None,
+    *,
+    rows: int = 2000,
+    task: str | None = None,
+    **reading: Any,
+) -> Suggestion:
+    """Suggest a learner, forgetting and lagged targets for a stream, from its first rows.
+
+    Parameters
+    ----------
+    source : Stream, path, frame, or another source of ``op.stream.read``
+        Its rows should be in the order in which they will arrive.
+    target : str or sequence of str, optional
+        The target column, unless the source is a Stream or ``(X, y)``.
+    rows : int, default=2000
+        Number of rows to evaluate, at least 20.
+    task : {"regression", "classification"}, optional
+        By default inferred from the targets, as by ``onepass run``.
+    **reading
+        Further arguments of ``op.stream.read``.
+
+    Returns
+    -------
+    Suggestion
+
+    Raises
+    ------
+    ParameterError
+        If there are fewer than 20 rows with a target, or the task is unknown.
+
+    Notes
+    -----
+    Time: that of about twenty evaluations of the first rows, some seconds. The best model of the
+    first rows need not be the best of all rows: evaluate several on the whole stream.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import onepass as op
+    >>> load = np.sin(np.arange(1000) / 12.0 * np.pi) + np.arange(1000) / 500.0
+    >>> op.suggest((np.ones((1000, 1)), load)).options
+    '--model rls --lags 1,24'
+    """
+    count = whole(rows, "rows", _WHERE, low=20)
+    stream = source if isinstance(source, Stream) else read(source, target=target, **reading)
+    X, y = _first_rows(stream, count)
+    chosen = task or stream.task or "regression"
+    lags: list[tuple[int, ...]] = [(), (1,)]
+    if chosen == "regression" and (season := _season(y)):
+        lags.append((1, season))
+    errors: dict[str, float] = {}
+    fitted: dict[str, tuple[str, tuple[int, ...], Pipeline]] = {}
+    for lag in lags:
+        for name, model in pipelines(names(chosen), chosen, lags=lag).items():
+            label = _label(name, lag)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)
+                    errors |= _errors({label: model}, X, y, chosen, baselines=not errors)
+            except OnepassError:  # a learner that cannot learn these rows is no candidate
+                continue
+            fitted[label] = name, lag, model
+    best = _TIE * min(errors[label] for label in fitted) + _NEGLIGIBLE * max(errors.values())
+    label = next(label for label in fitted if errors[label] <= best)
+    name, lag, model = fitted[label]
+    ranked = dict(sorted(errors.items(), key=lambda pair: pair[1]))
+    reasons = _reasons(label, fitted, ranked, chosen)
+    return Suggestion(clone(model), name, chosen, lag, tuple(reasons), ranked)
+
+
+def _label(name: str, lags: Sequence[int]) -> str:
+    """The options of a candidate."""
+    return f"--model {name}" + (f" --lags {','.join(map(str, lags))}" if lags else "")
+
+
+def _first_rows(stream: Iterable[Rows], count: int) -> tuple[Any, Array]:
+    """Return the first rows and their targets."""
+    blocks, seen = [], 0
+    for block in stream:
+        blocks.append((block.X[: count - seen], block.y))
+        seen += len(blocks[-1][0])
+        if seen >= count:
+            break
+    if seen < 20 or blocks[0][1] is None:
+        got = "no target" if seen and blocks[0][1] is None else f"{seen} rows"
+        raise ParameterError(
+            f"{_WHERE}: the stream must have a target and at least 20 rows, got {got}. Name the "
+            "target with `target`, or wait for more rows."
+        )
+    X = concatenate_tables(tuple(rows for rows, _ in blocks))
+    return X, np.concatenate([y for _, y in blocks if y is not None])[: len(X)]
+
+
+def _errors(
+    models: dict[str, Pipeline], X: Any, y: Array, task: str, *, baselines: bool
+) -> dict[str, float]:
+    """The error of each model over the second half of the rows."""
+    metric = "accuracy" if task == "classification" else "mae"
+    report = prequential(models, (X, y), metric, baselines=baselines, window=len(X) // 2)
+    found = {name: (score.recent or {})[metric] or 0.0 for name, score in report.scores.items()}
+    return {name: 1.0 - value if metric == "accuracy" else value for name, value in found.items()}
+
+
+def _season(y: Array) -> int | None:
+    """The lag of the highest local maximum of the autocorrelation; None if it is too low."""
+    z = y.reshape(len(y), -1).astype(float)
+    z = detrend(z / (z.std(axis=0) + np.abs(z).max(axis=0) * _NEGLIGIBLE + 1e-300), axis=0)
+    n = len(z)
+    spectrum = np.abs(np.fft.rfft(z, 2 * n, axis=0)) ** 2
+    r = np.fft.irfft(spectrum.mean(axis=1))[: n // 3] / (n - np.arange(n // 3))
+    peaks = 1 + np.flatnonzero((r[1:-1] > r[:-2]) & (r[1:-1] >= r[2:]))
+    high = peaks[r[peaks] > _CORRELATED * r[0]]
+    return int(high[np.argmax(r[high] >= 0.9 * r[high].max())]) if len(high) else None
+
+
+def _reasons(
+    label: str,
+    fitted: dict[str, tuple[str, tuple[int, ...], Pipeline]],
+    errors: dict[str, float],
+    task: str,
+) -> Iterable[str]:
+    """Yield the reasons for a candidate."""
+    name, lags, model = fitted[label]
+    kind = "classification error" if task == "classification" else "mean absolute error"
+    others = [other for other in errors if other in fitted and fitted[other][0] != name]
+    baselines = [other for other in errors if other not in fitted]
+    compared = [*others[:1], *baselines]
+    listed = ", ".join(f"{other} {errors[other]:.4g}" for other in compared)
+    yield f"{kind} on the second half of the rows: {errors[label]:.4g} ({listed})."
+    if baselines and errors[baselines[0]] < errors[label]:
+        yield f"No model is better than the baseline {baselines[0]!r} on these rows."
+    plain, lagged = errors.get(_label(name, ())), errors.get(_label(name, (1,)))
+    if lags and plain is not None:
+        yield f"Lagged targets reduce the error from {plain:.4g}."
+    elif lagged is not None:
+        yield f"With the last target as a feature the error is {lagged:.4g}."
+    factor = getattr(model.learner_, "forgetting_factor_", None)
+    if factor is not None:
+        least = float(np.min(factor))
+        half_life = np.inf if least == 1.0 else -np.log(2.0) / np.log(least)
+        yield (
+            "Forgetting is automatic; no forgetting leads so far."
+            if np.isinf(half_life)
+            else f"Forgetting is automatic; a half-life of {half_life:.0f} rows leads so far."
+        )
+    yield f"The learned state takes {model.nbytes / 1024:,.1f} KiB and does not grow with the rows."

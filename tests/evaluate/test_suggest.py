@@ -1,0 +1,65 @@
+"""Suggestions: the candidate with the lowest error, seasons, tasks and invalid input."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onepass as op
+from onepass.evaluate.suggest import _season
+
+rng = np.random.default_rng(7)
+
+
+def test_suggestion_has_the_lowest_error_and_a_new_model() -> None:
+    X = rng.normal(size=(400, 3))
+    found = op.suggest((X, X @ [1.0, 2.0, -1.0] + 0.1 * rng.normal(size=400)), rows=300)
+    candidates = {label: e for label, e in found.errors.items() if label.startswith("--model")}
+    assert found.errors[found.options] <= 1.01 * min(candidates.values())
+    assert found.name == "rls"
+    assert not hasattr(found.model, "learner_")
+    assert list(found.errors.values()) == sorted(found.errors.values())
+    assert str(found).startswith("--model rls\n- ")
+
+
+def test_autoregressive_targets_need_lags() -> None:
+    y = np.zeros(600)
+    for t in range(1, 600):
+        y[t] = 0.95 * y[t - 1] + rng.normal()
+    found = op.suggest((rng.normal(size=(600, 2)), y), rows=600)
+    assert found.lags[:1] == (1,)
+    assert any("Lagged targets" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize("period", [7, 24, 48])
+def test_season_of_a_periodic_target_with_a_trend(period: int) -> None:
+    t = np.arange(20.0 * period)
+    y = 0.01 * t + np.sin(2 * np.pi * t / period) ** 3 + 0.05 * rng.normal(size=len(t))
+    assert _season(y) in {period, 2 * period, 3 * period}
+
+
+def test_white_noise_and_a_constant_have_no_season() -> None:
+    assert _season(rng.normal(size=500)) is None
+    assert _season(np.ones(100)) is None
+
+
+def test_classification_of_labels() -> None:
+    X = rng.normal(size=(300, 2))
+    found = op.suggest((X, np.where(X[:, 0] > 0, "up", "down")))
+    assert (found.task, found.model.learner.__class__.__name__[-10:]) != ("regression", "")
+    assert found.task == "classification"
+    assert found.errors[found.options] < 0.2
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ((np.ones((5, 1)), np.ones(5)), {}, "at least 20 rows, got 5 rows"),
+        (np.ones((50, 1)), {}, "got no target"),
+        ((np.ones((50, 1)), np.ones(50)), {"rows": 3}, "`rows` must"),
+        ((np.ones((50, 1)), np.ones(50)), {"task": "ranking"}, "task"),
+    ],
+)
+def test_invalid_input(source: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(op.errors.ParameterError, match=message):
+        op.suggest(source, **options)
