@@ -83,6 +83,8 @@ TITLES: dict[str, str] = {
     "den": "DEN",
     "icarl": "iCaRL",
     "replay": "replay",
+    "agem": "A-GEM",
+    "derpp": "DER++",
     "joint": "joint",
 }
 """Name in files -> name in tables and on the command line, in the order of tables."""
@@ -118,6 +120,8 @@ NETWORKS: dict[str, dict[str, dict[str, Any]]] = {
             "batch": 64,
         },
         "replay": {"step_size": 0.05, "capacity": 2000},
+        "agem": {"step_size": 0.05, "capacity": 2000},
+        "derpp": {"step_size": 0.05, "capacity": 2000},
         "joint": {"step_size": 0.1, "epochs": 3, "batch": 64},
     },
     "domain": {

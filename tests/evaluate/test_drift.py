@@ -188,9 +188,15 @@ def test_report_contains_the_alarms(tmp_path: Any) -> None:
 
 def test_alarms_are_drawn_as_ticks_on_the_curve_of_the_model() -> None:
     X, y = turned()
-    models = {"slow": op.SGDRegressor(step_size=0.02), "quick": op.SGDRegressor(step_size=0.5)}
+    models = {
+        "slow": op.SGDRegressor(step="normalised", step_size=0.02),
+        "quick": op.SGDRegressor(step="normalised", step_size=0.5),
+    }
     for time in (None, np.arange(len(y)).astype("datetime64[h]"), np.arange(len(y)) / 7.0):
-        fresh = {name: op.SGDRegressor(step_size=m.step_size) for name, m in models.items()}
+        fresh = {
+            name: op.SGDRegressor(step="normalised", step_size=m.step_size)
+            for name, m in models.items()
+        }
         report = prequential(fresh, in_blocks(X, y, [900], time), drift={"a": drift.ADWIN()})
         axes = report.plot().axes[0]
         lines = {line.get_color(): line for line in axes.lines if len(line.get_xdata()) > 50}
