@@ -16,6 +16,7 @@ enum { EXPERTS = 16 };         /* maximum number of experts */
 enum { CHUNK = 1024 };         /* maximum number of targets that are learned together */
 enum { LONG = 1 << 20 };       /* minimum number of multiplications that release the GIL */
 static const double SHARE = 0.005, RATE = 0.5, LIMIT = 16.0, DECAY = 1.0 - 1.0 / 200.0;
+static const double ROUNDING = 1e-16;
 
 typedef struct {
     PyObject_HEAD
@@ -76,7 +77,8 @@ static void mix(Mixture *self, Py_ssize_t n, const double *Y, const double *weig
                     leading = squares[k];
                 }
             }
-            self->squares[j] = DECAY * self->squares[j] + leading;
+            const double rounding = ROUNDING * (weights ? weights[i] : 1.0) * Y[at] * Y[at];
+            self->squares[j] = DECAY * self->squares[j] + fmax(leading, rounding);
         }
         *self->number = (*self->number < 0.0 ? 1.0 : DECAY) * *self->number + 1.0;
     }

@@ -86,8 +86,11 @@ def test_column_transformer(last: Any) -> None:
 @pytest.mark.parametrize(
     ("model", "grid"),
     [
-        (make_pipeline(Scale(), op.SGDRegressor()), {"sgdregressor__step_size": [1e-9, 0.1]}),
-        (op.Pipeline(Scale(), op.SGDRegressor()), {"sgd__step_size": [1e-9, 0.1]}),
+        (
+            make_pipeline(Scale(), op.SGDRegressor(step="normalised")),
+            {"sgdregressor__step_size": [1e-9, 0.1]},
+        ),
+        (op.Pipeline(Scale(), op.SGDRegressor(step="normalised")), {"sgd__step_size": [1e-9, 0.1]}),
         (
             make_pipeline(Scale(), RandomReLU(), op.RLSRegressor(ridge=1e-3)),
             {"randomrelu__width": [1, 50], "scale__with_mean": [True, False]},

@@ -137,7 +137,7 @@ def test_weights_frames_and_times() -> None:
     model = op.Conformal(op.RLSClassifier()).partial_fit(frame, labels)
     assert model.predict_set(frame).shape == (300, 2)
     timed = op.Conformal(op.RLSRegressor(forgetting=op.forgetting.Exponential(half_life=50.0)))
-    assert timed.uses_time
+    assert timed._uses_time
     timed.partial_fit(X, y, time=np.arange(300.0))
     assert timed.coverage_ == pytest.approx(0.9, abs=0.05)
 

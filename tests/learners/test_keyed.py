@@ -179,7 +179,7 @@ def test_probabilities(model: Any, strength: float | None) -> None:
     new = keyed.predict_proba(joined(keys + 9, X))
     pooled = clone(model).partial_fit(X, labels)
     assert_close(new, np.full((N, 3), 1 / 3) if strength is None else pooled.predict_proba(X))
-    assert not hasattr(op.Keyed(op.RLSClassifier(), by=1), "predict_proba")
+    assert not hasattr(op.Keyed(op.RLSRegressor(), by=1), "predict_proba")
     with pytest.raises(NotFittedError, match="predict_proba"):
         clone(keyed).predict_proba(joined(keys, X))
 

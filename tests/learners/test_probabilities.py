@@ -27,7 +27,7 @@ SCORES = [
     op.RLSClassifier(),
     op.RLSClassifier(forgetting=0.99),
     op.RLSClassifier(forgetting="window:50"),
-    op.SGDClassifier(),
+    op.SGDClassifier(loss="hinge"),
     op.Perceptron(fit_intercept=True),
     op.NearestClassMean(),
     op.ARTIPCAClassifier(),

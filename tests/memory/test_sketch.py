@@ -114,7 +114,7 @@ def test_merged_sketch_error_is_bounded() -> None:
     y = np.random.default_rng(7).normal(size=80)
     one = op.ORFitRegressor(memory=Sketch(5)).fit(A, y[:40])
     two = op.ORFitRegressor(memory=Sketch(5)).fit(B, y[40:])
-    assert one.merge(two).merging == "approximate"
+    assert one.merge(two)._merging == "approximate"
     space = one.memory_.subspace
     whole = np.vstack((A, B))
     gone = np.linalg.eigvalsh(whole.T @ whole - (space.U * space.sigma**2) @ space.U.T)

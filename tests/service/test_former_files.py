@@ -61,8 +61,8 @@ def test_model_files_of_each_format_are_read(path: Path) -> None:
     arrays, again = arrays_of(before), arrays_of(after)
     if name != "rls-window":  # whose rows are now in one part, without triangles of its parts
         # the same arrays, some of them under their present names
-        assert sorted(a.tobytes() for a in arrays.values()) == sorted(
-            a.tobytes() for a in again.values()
+        assert sorted(a.tobytes() for a in arrays.values() if a.size) == sorted(
+            a.tobytes() for a in again.values() if a.size
         )
     seen = learner.rows_seen_ if hasattr(learner, "rows_seen_") else learner.learner_.rows_seen_
     assert seen == 60

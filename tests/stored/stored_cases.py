@@ -195,7 +195,7 @@ RULES: dict[str, Any] = {
     "directional": forgetting.Directional(0.9, block=4),
     "directional-scaled": forgetting.Directional(0.9, scaled=True),
     "window": forgetting.Window(12),
-    "auto": "auto",
+    "auto": forgetting.Auto(),
 }
 """Rules of forgetting by rows."""
 TIMED: dict[str, Any] = {

@@ -46,7 +46,11 @@ def resume_run(path: Path, name: str, rows: int) -> Report:
         [{**row, "y": target} for row, target in zip(table(0, rows), y.tolist(), strict=True)],
         target="y", time="at", block=8,
     )  # fmt: skip
-    settings = {"rls__forgetting": 1.0, "encode__max_categories": 1000}  # the former defaults
+    # the former defaults
+    settings: dict[str, Any] = {"rls__forgetting": 1.0, "encode__max_categories": 1000}
+    if "sgd" in RUNS[name]:
+        settings["sgd__step"] = "normalised"
+        settings |= {"sgd__loss": "hinge"} if task == "classification" else {}
     models = op.models.pipelines(RUNS[name], task, settings)
     chosen = "probabilities" in name
     kinds = METRICS[task].items()

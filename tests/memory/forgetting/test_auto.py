@@ -184,7 +184,7 @@ def test_merge_is_exact_for_all_rows_and_near_for_faded_ones() -> None:
     b.partial_fit(X[1200:], y[1200:])
     whole.partial_fit(X, y)
     merged = copy.deepcopy(a).merge(b)
-    assert merged.merging == "approximate"
+    assert merged._merging == "approximate"
     assert merged.rows_seen_ == 2000
     np.testing.assert_allclose(merged.memory_.w, whole.memory_.w, rtol=1e-8)
     np.testing.assert_allclose(merged.predict(X[-50:]), whole.predict(X[-50:]), rtol=0.02)

@@ -9,8 +9,9 @@ weighted mean of the experts. With the errors e_k of a row of weight s before it
     π_k ← ((1 − α) π_k + α / K) exp(−η ℓ_k), normalised,   η = ½, α = 0.005                    (3)
 
 for each output: exponential weights with a fixed share ([1], Fixed Share), so that the mixture
-follows a change of the best factor. The first 2 (d + 1) rows, which hardly determine the weights,
-are not counted. v makes the losses independent of units and of the scale of the row weights. For
+follows a change of the best factor. The first 20 rows, which hardly determine the weights,
+are not counted. v makes the losses independent of units and of the scale of the row weights; in it
+e_i² counts as at least 1e-16 y_i², so that rounding errors do not decide between exact fits. For
 class indicators, e_k is the error of the prediction limited to [0, 1]: a score beyond the indicator
 of the right class is no error. Predictions remain linear in the row. Their variance, and the
 covariance of the weights, are those of a mixture with the noise v, which contains the errors of the
@@ -48,6 +49,8 @@ SHARE = 0.005
 RATE = 0.5
 LIMIT = 16.0
 DECAY = 1.0 - 1.0 / 200.0
+SKIPPED = 20.0  # a constant: columns may be added later, at a row that depends on the blocks
+ROUNDING = 1e-16  # squared errors, relative to the target, that may be rounding
 
 Part = tuple[Triangle, Centering, Prior, Floor]
 
@@ -130,6 +133,7 @@ class AutoState:
         weights, squares, count = self.weights, self.squares, self.count
         limited = Y - np.clip(Y - errors, 0.0, 1.0) if self.indicators else errors
         losses = limited**2 if s is None else limited**2 * s[:, None]
+        least = ROUNDING * (Y**2 if s is None else Y**2 * s[:, None])
         mixed, each, share = np.empty(Y.shape), np.arange(len(squares)), SHARE / len(weights)
         for i in range(len(Y)):
             mixed[i] = (weights * errors[:, i]).sum(axis=0)
@@ -141,7 +145,8 @@ class AutoState:
             prior = (1.0 - SHARE) * weights + share
             weights = prior * np.exp(-0.5 * RATE * (loss - loss.min(axis=0)))  # (2), (3)
             weights /= weights.sum(axis=0)
-            squares = DECAY * squares + losses[weights.argmax(axis=0), i, each]  # (1)
+            leading = losses[weights.argmax(axis=0), i, each]
+            squares = DECAY * squares + np.maximum(leading, least[i])  # (1)
             count = DECAY * count + 1.0
         return mixed, replace(self, weights=weights, squares=squares, count=count)
 
@@ -249,8 +254,7 @@ class Auto:
         """The initial state; ``least`` (d,) is the ridge of each coefficient."""
         part, c = (*past, Floor.start(least)), past.memory.z.shape[1]
         weights = np.full((len(EXPERTS), c), 1.0 / len(EXPERTS))
-        count = -2.0 * (len(least) + past.centering.free)
-        return AutoState((part,) * (len(EXPERTS) - 1), weights, np.zeros(c), count)
+        return AutoState((part,) * (len(EXPERTS) - 1), weights, np.zeros(c), -SKIPPED)
 
     def learn(self, state: AutoState, past: LeastSquaresState, rows: NewRows) -> Learned:
         """Learn rows one after the other."""
