@@ -9,6 +9,7 @@
 
 #include "calibration.h"
 #include "machine.h"
+#include "pending.h"
 #include "reading.h"
 #include "rows_type.h"
 
@@ -392,6 +393,15 @@ static PyObject *copy(Mixture *self, PyObject *unused)
     return (PyObject *)twin;
 }
 
+static PyObject *snapshot(Mixture *self, PyObject *unused)
+{
+    if (!wait_until_idle(&self->turn))
+        return NULL;
+    for (Py_ssize_t k = 0; k < self->count; k++)
+        pending_flush(self->rows[k]);
+    return copy(self, unused);
+}
+
 static void drop(Mixture *self)
 {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
@@ -407,7 +417,8 @@ static void drop(Mixture *self)
 static PyMethodDef methods[] = {
     {"numbers", (PyCFunction)numbers, METH_VARARGS,
      "numbers([doubles]): set weights, squares and number; return a copy, as bytes."},
-    {"snapshot", (PyCFunction)copy, METH_NOARGS, "snapshot(): return a copy."},
+    {"snapshot", (PyCFunction)snapshot, METH_NOARGS,
+     "snapshot(): add all pending rows to the triangles; return a copy."},
     {"copy", (PyCFunction)copy, METH_NOARGS, "copy(): return an independent copy."},
     {"__deepcopy__", (PyCFunction)copy, METH_O, "Return an independent copy."},
     {"fitted", (PyCFunction)fitted, METH_VARARGS,

@@ -84,6 +84,7 @@ def command(stream: Path, folder: Path) -> list[str]:
     """The command of a run."""
     arguments = (
         f"run {stream} --target price --drop id --time at --delay-until known --model rls,sgd "
+        "--set rls__forgetting=1.0 "  # automatic forgetting continues to rounding, not bit for bit
         f"--window 200 --block 32 --checkpoint 0 -q --save {folder / 'm.onepass'}"
     )
     return arguments.split()

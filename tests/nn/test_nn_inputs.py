@@ -336,7 +336,7 @@ def test_single_row_with_batch_normalisation(name: str, training: bool) -> None:
 
 def test_single_row_without_running_statistics() -> None:
     module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, track_running_stats=False)).double()
-    model = baselines.SGD(module, 0.01, loss="squared")
+    model = baselines.SGD(module, step_size=0.01, loss="squared")
     before = copy.deepcopy(module.state_dict())
     with pytest.raises(ShapeError, match="more than 1 value per channel"):
         model.learn(V[:1] * 1.0, np.zeros((1, 4)))
@@ -383,7 +383,7 @@ def test_predict_does_not_change_embedding(kind: str, freeze: bool) -> None:  # 
         op.nn.ORFit(module).predict(V)
     if kind in {"layer", "bag"}:
         with pytest.raises(ParameterError, match="set max_norm = None"):
-            baselines.SGD(module, 0.01, loss="squared")
+            baselines.SGD(module, step_size=0.01, loss="squared")
     assert torch.equal(module.words.weight, before)
 
 

@@ -294,15 +294,15 @@ class CompiledMixture:
 
     @classmethod
     def of(cls, compiled: Any) -> "CompiledMixture":
-        """Copy a state."""
-        twin = compiled.copy()
+        """Copy a state, after all pending rows are added to its triangles."""
+        twin = compiled.snapshot()
         experts = tuple(CompiledRows.of(expert) for expert in twin.experts)
         return cls(experts, np.frombuffer(twin.numbers()).copy(), compiled.constants[1])
 
     @classmethod
     def read(cls, compiled: Any) -> ArrayState:
         """Copy a state to the form that NumPy uses."""
-        return cls.of(compiled).arrays()
+        return cls.of(compiled.copy()).arrays()  # reading adds pending rows
 
     @classmethod
     def exported(cls, compiled: Any) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def test_predictions_are_those_of_the_mixture(settings: dict[str, Any], c: int) 
         [op.RLSRegressor(forgetting=f, **settings).test_then_train(X, y, s) for f in FACTORS]
     ).reshape(len(FACTORS), len(X), c)
     model = op.RLSRegressor(forgetting="auto", **settings)
-    scale, first = np.abs(y).max(), 2 * (4 + bool(model.fit_intercept))
+    scale, first = np.abs(y).max(), 20
     mixed, pi = mixture(each, y.reshape(-1, c), s, first)
     np.testing.assert_allclose(
         model.test_then_train(X, y, s).reshape(-1, c), mixed, rtol=0, atol=1e-7 * scale
