@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.utils import get_tags
 
 import onepass as op
 from onepass.errors import NotFittedError, ParameterError, TypeMismatchError
@@ -137,7 +138,7 @@ def test_weights_frames_and_times() -> None:
     model = op.Conformal(op.RLSClassifier()).partial_fit(frame, labels)
     assert model.predict_set(frame).shape == (300, 2)
     timed = op.Conformal(op.RLSRegressor(forgetting=op.forgetting.Exponential(half_life=50.0)))
-    assert timed.uses_time
+    assert get_tags(timed).uses_time
     timed.partial_fit(X, y, time=np.arange(300.0))
     assert timed.coverage_ == pytest.approx(0.9, abs=0.05)
 
