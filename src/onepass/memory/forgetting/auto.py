@@ -9,13 +9,13 @@ weighted mean of the experts. With the errors e_k of a row of weight s before it
     π_k ← ((1 − α) π_k + α / K) exp(−η ℓ_k), normalised,   η = ½, α = 0.005                    (3)
 
 for each output: exponential weights with a fixed share ([1], Fixed Share), so that the mixture
-follows a change of the best factor. In (1), e_i is the error of the leading expert, limited by v_i,
-the value before row i, so that after an outlier the weights still depend on the errors. The first 2 (d + 1) rows, which hardly determine the weights,
-are not counted. v makes the losses independent of units and of the scale of the row weights. For
-class indicators, e_k is the error of the prediction limited to [0, 1]: a score beyond the indicator
-of the right class is no error. Predictions remain linear in the row. Their variance, and the
-covariance of the weights, are those of a mixture with the noise v, which contains the errors of the
-experts on average,
+follows a change of the best factor. In (1), e_i is the error of the leading expert, and v_i the
+value before row i: after an outlier, v is soon that of the errors again. The first 2 (d + 1) rows,
+which hardly determine the weights, are not counted. v makes the losses independent of units and of
+the scale of the row weights. For class indicators, e_k is the error of the prediction limited to
+[0, 1]: a score beyond the indicator of the right class is no error. Predictions remain linear in
+the row. Their variance, and the covariance of the weights, are those of a mixture with the noise v,
+which contains the errors of the experts on average,
 
     Var y = v (1 + 1/ν + (x − x̄)ᵀ P₁ (x − x̄)) + Σ_k π_k (f_k(x) − f(x))²                    (4)
     cov(w) = Σ_k π_k (v P_k + (w_k − w)(w_k − w)ᵀ)                                          (5)
