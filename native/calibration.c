@@ -5,6 +5,7 @@
 
 enum { HEAD = 7, SPACING = 512 };
 static const double SLOWEST = 1e-3, RIDGE = 1e-2, LEAST = -1e300, SMALL = 1e-150, LARGE = 1e150;
+static const double LARGEST = 1e100;
 
 /* The index of the first row at or after row i that is used. */
 static Py_ssize_t next_row(Py_ssize_t i)
@@ -38,6 +39,8 @@ static void update(double *state, ptrdiff_t c, const double *scores, ptrdiff_t y
     const double r = fmax(2.0 / n, SLOWEST);
     state[3] += (log(s) - state[3]) * (state[2] ? r : 1.0);
     const double beta = exp(state[0] - state[3]);
+    if (!(beta * s < LARGEST))
+        return;
     for (ptrdiff_t k = 0; k < c; k++)
         if (scores[k] > LEAST) {
             const double u = beta * (scores[k] - mean), p = exp(beta * (scores[k] - top));

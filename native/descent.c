@@ -124,6 +124,8 @@ WITHIN Step adapt(Statistics *all, int loss, double parameter, double unit, doub
     const double least = margin ? fmax(LEAST, START / (START + all->rate)) : LEAST;
     const double share = explained > least ? explained : least;
     double l = slope(loss, parameter, s, y);
+    if (gain >= 0.5) /* a row that weighs at least as much as all before */
+        all->energy = fmin(all->energy, CAP * length);
     const double capped = all->energy > 0.0 ? fmin(length, CAP * all->energy) : length;
     all->energy += fast * (capped - all->energy);
     all->mean += unit * gain * v;
@@ -135,7 +137,7 @@ WITHIN Step adapt(Statistics *all, int loss, double parameter, double unit, doub
         l *= sqrt(all->error);
     else if (loss == HUBER)
         l *= fmax(1.0, sqrt(all->error) / parameter);
-    const double by = share * rate * inverse(length + all->energy);
+    const double by = fmin(share * rate, 1.0) * inverse(length + all->energy);
     return (Step){curvature * by * l, unit * curvature * fmax(by, gain) * l,
                   1.0 - share * (1.0 - keep)};
 }

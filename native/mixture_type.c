@@ -16,7 +16,8 @@
 enum { EXPERTS = 16 };         /* maximum number of experts */
 enum { CHUNK = 1024 };         /* maximum number of targets that are learned together */
 enum { LONG = 1 << 20 };       /* minimum number of multiplications that release the GIL */
-static const double SHARE = 0.005, RATE = 0.5, LIMIT = 16.0, DECAY = 1.0 - 1.0 / 200.0;
+static const double SHARE = 0.005, RATE = 0.5, LIMIT = 16.0, CAP = 1000.0;
+static const double DECAY = 1.0 - 1.0 / 200.0;
 static const double ROUNDING = 1e-16;
 
 typedef struct {
@@ -50,7 +51,8 @@ static void mix(Mixture *self, Py_ssize_t n, const double *Y, const double *weig
     const Py_ssize_t count = self->count, c = self->c;
     for (Py_ssize_t i = 0; i < n; i++) {
         for (Py_ssize_t j = 0, at = i * c; j < c; j++, at++) {
-            const double mean = self->squares[j] > 0.0 ? self->squares[j] / *self->number : INFINITY;
+            const double ratio = self->squares[j] / *self->number;
+            const double mean = ratio > 0.0 ? ratio : INFINITY;
             double *pi = self->numbers + j, error = 0.0, sum = 0.0;
             double least = INFINITY, lead = 0.0, leading = 0.0;
             double squares[EXPERTS], loss[EXPERTS];
@@ -79,7 +81,7 @@ static void mix(Mixture *self, Py_ssize_t n, const double *Y, const double *weig
                 }
             }
             const double rounding = ROUNDING * (weights ? weights[i] : 1.0) * Y[at] * Y[at];
-            self->squares[j] = DECAY * self->squares[j] + fmax(leading, rounding);
+            self->squares[j] = DECAY * self->squares[j] + fmax(fmin(leading, CAP * mean), rounding);
         }
         *self->number = (*self->number < 0.0 ? 1.0 : DECAY) * *self->number + 1.0;
     }

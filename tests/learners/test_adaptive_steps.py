@@ -65,6 +65,22 @@ def test_learning_continues_after_outliers() -> None:
     assert np.abs(predictions - y)[-300:].mean() < 0.5 * np.abs(y - y.mean())[-300:].mean()
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+def test_large_weights_and_a_large_first_row_change_errors_little(loss: str) -> None:
+    X, y = stream(2000)
+    one = np.arange(2000) == 0
+    often = np.where(np.arange(2000) % 100 == 7, 1e6, 1.0)
+
+    def error(X: Any = X, s: Any = None) -> float:
+        predictions = op.SGDRegressor(loss).test_then_train(X, y, s)
+        return float(np.abs(predictions - y)[-500:].mean())
+
+    for s in (np.full(2000, 10.0), np.full(2000, 1e6), often):
+        assert error(s=s) < 1.25 * error()
+    for size in (1e3, 1e6, 1e12):
+        assert error(np.where(one[:, None], size * X, X)) < 1.05 * error()
+
+
 @pytest.mark.skipif(native.loops is None, reason="needs the compiled loops")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("loss", [*LOSSES, "hinge", "logistic", "perceptron"])

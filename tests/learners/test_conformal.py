@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.utils import get_tags
 
 import onepass as op
 from onepass.errors import NotFittedError, ParameterError, TypeMismatchError
@@ -137,7 +138,7 @@ def test_weights_frames_and_times() -> None:
     model = op.Conformal(op.RLSClassifier()).partial_fit(frame, labels)
     assert model.predict_set(frame).shape == (300, 2)
     timed = op.Conformal(op.RLSRegressor(forgetting=op.forgetting.Exponential(half_life=50.0)))
-    assert timed._uses_time
+    assert get_tags(timed).uses_time
     timed.partial_fit(X, y, time=np.arange(300.0))
     assert timed.coverage_ == pytest.approx(0.9, abs=0.05)
 
@@ -158,12 +159,28 @@ def test_messages() -> None:
     assert np.isinf(few.predict_interval(X)).all()
     assert few.coverage_ == 1.0
     assert np.isnan(op.Conformal(op.RLSRegressor()).coverage_)
-    bad = X.copy()
-    bad[3, 1] = np.nan
-    model = op.Conformal(op.RLSRegressor()).partial_fit(X, y)
-    before = model.quantiles_.copy(), model.rows_seen_, model.predict(X)
-    with pytest.raises(op.errors.NotFiniteError, match="row 3"):
-        model.partial_fit(bad, y)
+
+
+@pytest.mark.parametrize("kind", [op.RLSRegressor, op.RLSClassifier])
+def test_refused_and_empty_blocks_change_nothing(kind: Any) -> None:
+    X, y = stream(20)
+    y = y if kind is op.RLSRegressor else (y > 0).astype(int)
+    nan = np.where(np.arange(60).reshape(20, 3) == 10, np.nan, X)
+    model = op.Conformal(kind()).partial_fit(X[:0], y[:0]).partial_fit(X, y)
+    before = model.quantiles_.copy(), model.predict(X)
+    for bad, error in [
+        ((nan, y), "NaN in row 3"),
+        ((X, y[:5]), r"`y` must have shape \(20,\)"),
+        ((X, y, np.ones(5)), r"`sample_weight` must have shape \(20,\)"),
+        ((X, y, np.full(20, np.nan)), "`sample_weight` must be finite"),
+        ((X, None), "requires y"),
+        ((X[0], y[:1]), "Expected 2D array"),
+    ]:
+        with pytest.raises(op.errors.OnepassError, match=error):
+            model.partial_fit(*bad)
+    model.partial_fit(X[:0], y[:0])
     assert (model.quantiles_ == before[0]).all()
-    assert (model.predict(X) == before[2]).all()
+    assert (model.predict(X) == before[1]).all()
     assert model.rows_seen_ == 20
+    with pytest.raises(ParameterError, match="`step_size`"):
+        op.Conformal(kind(), step_size=1000.0).fit(X, y)

@@ -27,7 +27,7 @@ SCORES = [
     op.RLSClassifier(),
     op.RLSClassifier(forgetting=0.99),
     op.RLSClassifier(forgetting="window:50"),
-    op.SGDClassifier(loss="hinge"),
+    op.SGDClassifier("hinge"),
     op.Perceptron(fit_intercept=True),
     op.NearestClassMean(),
     op.ARTIPCAClassifier(),
@@ -173,6 +173,22 @@ def test_compiled_and_numpy_updates_are_equal(monkeypatch: Any) -> None:
         states.append(state)
     assert_allclose(states[0], states[1], rtol=1e-9)
     assert states[0][2] > 200
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("units", [(1e-140, 1e140), (1e140, 1e-140), (1e-100, 1.0)])
+def test_temperature_stays_finite_when_the_unit_of_the_scores_changes(
+    units: tuple[float, float],
+    compiled: bool,  # noqa: FBT001
+    monkeypatch: Any,
+) -> None:
+    if not compiled:
+        monkeypatch.setattr(native, "loops", None)
+    rng, state = np.random.default_rng(0), calibration.START
+    for unit in np.repeat(units, 100):
+        state = calibration.updated(state, unit * rng.normal(size=3), int(rng.integers(3)))
+    assert np.isfinite(state).all()
+    assert_allclose(calibration.probabilities(np.eye(3) * units[1], state).sum(axis=1), 1.0)
 
 
 def test_rows_that_are_used() -> None:

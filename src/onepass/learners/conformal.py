@@ -33,7 +33,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 
 from onepass import validation
-from onepass.errors import NotFittedError, TypeMismatchError
+from onepass.errors import NotFittedError, OnepassError, TypeMismatchError
 from onepass.learners.estimator.tags import with_onepass_tags
 from onepass.serialization.state import forget, nbytes
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
@@ -57,7 +57,7 @@ class Conformal(BaseEstimator):  # type: ignore[misc]
     alpha : float, default=0.1
         Share α in (0, 1] of targets outside.
     step_size : float, default=0.1
-        γ > 0: how fast the widths follow changes.
+        γ in (0, 1]: how fast the widths follow changes.
 
     Attributes
     ----------
@@ -160,27 +160,43 @@ class Conformal(BaseEstimator):  # type: ignore[misc]
         -------
         predictions : ndarray of the shape of y
         """
-        model, targets = self._model("test_then_train"), np.asarray(series_array(y))
-        both = {"sample_weight": sample_weight, "time": time}
-        given: dict[str, Any] = {
-            name: np.asarray(series_array(value))
-            for name, value in both.items()
-            if value is not None
-        }
-        on = np.broadcast_to(np.asarray(given.get("sample_weight", 1.0)) > 0, len(targets))
+        where, model = "Conformal.test_then_train", self._model("test_then_train")
+        named = {"sample_weight": sample_weight, "time": time}
+        given: dict[str, Any] = {name: v for name, v in named.items() if v is not None}
         if is_regressor(model):
-            predictions: Array = model.test_then_train(X, targets, **given)
-            self._update(np.abs(targets - predictions).reshape(len(targets), -1)[on])
+            predictions: Array = model.test_then_train(X, y, **given)
+            n = len(predictions)
+            s = validation.weights(sample_weight, n, where)
+            scores = np.abs(validation.targets(y, n, where) - predictions).reshape(
+                n, -1 if n else 1
+            )
+            self._update(scores if s is None else scores[s > 0])
             return predictions
-        rows, found = _sliceable(X), []
-        for i in range(len(targets)):
-            row = slice(i, i + 1)
-            part = {name: v[row] if v.ndim else v for name, v in given.items()}
-            score = _loss(_probability(model, rows[row], targets[i]))
-            found.append(model.test_then_train(rows[row], targets[row], **part))
-            if on[i]:
-                self._update(np.array([[score]]))
-        return np.concatenate(found) if found else targets
+        rows = _sliceable(X)
+        if getattr(rows, "ndim", 2) != 2 or not len(rows):
+            return np.asarray(model.test_then_train(X, y, **given))
+        n = len(rows)
+        labels = validation.labels(y if y is None else series_array(y), n, where)
+        given = {name: np.asarray(series_array(v)) for name, v in given.items()}
+        validation.weights(sample_weight, n, where)
+        before = copy.copy(self) if n > 1 else self
+        try:
+            return np.concatenate([self._learn_row(rows, labels, given, i) for i in range(n)])
+        except BaseException as error:
+            self.__dict__ = before.__dict__
+            if isinstance(error, OnepassError):  # raise it with the index of the row in X
+                copy.copy(self.model_).test_then_train(rows, labels, **given)
+            raise
+
+    def _learn_row(self, X: Any, y: Array, given: dict[str, Any], i: int) -> Array:
+        """Predict and learn row i with a classifier; return the prediction, (1,)."""
+        row, model = slice(i, i + 1), self.model_
+        part = {name: v[row] if v.ndim else v for name, v in given.items()}
+        score = _loss(_probability(model, X[row], y[i]))
+        prediction: Array = model.test_then_train(X[row], y[row], **part)
+        if np.all(part.get("sample_weight", 1.0) > 0):
+            self._update(np.array([[score]]))
+        return prediction
 
     def learn_one(
         self, x: RowLike, y: Any, sample_weight: float = 1.0, *, time: TimeLike | None = None
@@ -204,7 +220,7 @@ class Conformal(BaseEstimator):  # type: ignore[misc]
         """The model; on first use a clone of the parameter."""
         where = f"Conformal.{verb}"
         validation.in_range(self.alpha, "alpha", where, above=0.0, high=1.0)
-        validation.in_range(self.step_size, "step_size", where, above=0.0)
+        validation.in_range(self.step_size, "step_size", where, above=0.0, high=1.0)
         if "model_" in self.__dict__:
             return self.model_
         known = is_regressor(self.model) or hasattr(self.model, "predict_proba")
@@ -376,7 +392,7 @@ def _sliceable(X: Any) -> Any:
         return Table.from_frame(X)
     if isinstance(X, (list, tuple)) and X and isinstance(X[0], dict):
         return Table.from_rows(X)
-    return X if isinstance(X, Table) else np.asarray(X)
+    return X if isinstance(X, Table) else np.atleast_1d(X)
 
 
 def _loss(p: Any) -> Any:

@@ -33,15 +33,17 @@ at most 1 / κ) and 1 for others:
     R = max(1 − A / V, R₀),   R₀ = 0.03, for margin losses max(0.03, 30 / (30 + T))            (1)
     E ← E + β (min(L, 10 E) − E),   m ← m + γ (y − m)   energy of rows, mean of targets        (2)
     V ← V + β ((y − m)² − V),   A ← A + β (e² − A)      variance, squared error                (3)
-    w ← w − κ r R / (L + E) ℓ′ x                                                               (4)
-    b ← b − κ max(r R / (L + E), γ) ℓ′                                                         (5)
+    w ← w − κ min(r R, 1) / (L + E) ℓ′ x                                                       (4)
+    b ← b − κ max(min(r R, 1) / (L + E), γ) ℓ′                                                 (5)
     b ← b + y − s                                     instead of (3)-(5), on the first row     (6)
 
-e is the error of s, for the hinge and perceptron losses of s clipped to [−1, 1], for the logistic
-loss of tanh(s / 2) = P(+1) − P(−1). By (5) and (6) the intercept starts at the first target and
-then moves at least as fast as the mean of the targets. The slopes ±1 of the absolute and the
-epsilon-insensitive loss are multiplied by √A, and those of the Huber loss by max(1, √A / δ), which
-gives them the units of the targets. Without an intercept m = 0, and (6) does not apply.
+By (4), the weight of a row never makes a step overshoot. Before (2), E is reduced to at most 10 L
+if γ >= 1/2: a large first row alone does not make all later steps small. e is the error of s, for
+the hinge and perceptron losses of s clipped to [−1, 1], for the logistic loss of tanh(s / 2) =
+P(+1) − P(−1). By (5) and (6) the intercept starts at the first target and then moves at least as
+fast as the mean of the targets. The slopes ±1 of the absolute and the epsilon-insensitive loss are
+multiplied by √A, and those of the Huber loss by max(1, √A / δ), which gives them the units of the
+targets. Without an intercept m = 0, and (6) does not apply.
 
 [1] "Online Learning", lecture notes.
 [2] K. Crammer, O. Dekel, J. Keshet, S. Shalev-Shwartz, Y. Singer, "Online Passive-Aggressive
@@ -287,6 +289,8 @@ def adaptive_step(
     R = max(1.0 - A / V if V else 0.0, floor)  # (1)
     v = target - m
     recent = max(gain, min(1.0, _RECENT * rate))
+    if gain >= 0.5:  # a row that weighs at least as much as all before
+        E = min(E, _CAP * length)
     E += recent * ((min(length, _CAP * E) if E > 0 else length) - E)  # (2)
     m += unit * gain * v
     if first:
@@ -303,7 +307,7 @@ def adaptive_step(
         change *= math.sqrt(A)
     elif slope.number == _HUBER:
         change *= max(1.0, math.sqrt(A) / slope.parameter)
-    by = R * rate * float(_inverse(np.array([length + E]))[0])
+    by = min(R * rate, 1.0) * float(_inverse(np.array([length + E]))[0])
     return by * change, unit * max(by, gain) * change, 1.0 - R * (1.0 - keep)  # (4), (5)
 
 

@@ -44,6 +44,7 @@ _HEAD = 7  # log2 of the number of first rows that are all used
 _SPACING = 512  # maximum distance between rows that are used
 _SLOWEST = 1e-3  # minimum of r
 _RIDGE = 1e-2  # added to H
+_LARGEST = 1e100  # larger u, after a change of the scores' unit, only update L
 _LEAST = -1e300  # lower scores are those of classes without rows
 
 
@@ -88,7 +89,10 @@ def updated(state: Floats, scores: Floats, y: int) -> Floats:
     theta, H, N, L = state.tolist()
     r = max(2.0 / (N + 3.0), _SLOWEST)
     L += (math.log(s) - L) * (r if N else 1.0)
-    u = math.exp(theta - L) * z
+    beta = math.exp(theta - L)
+    if not beta * s < _LARGEST:
+        return np.array([theta, H, N, L])
+    u = beta * z
     p = np.exp(u - u.max())
     p /= p.sum()
     m = float(p @ u)

@@ -4,18 +4,19 @@ K experts learn the same rows, one without forgetting and K − 1 with half-live
 8 rows (:class:`~onepass.memory.forgetting.exponential.Bounded`). Each output is predicted by a
 weighted mean of the experts. With the errors e_k of a row of weight s before it is learned,
 
-    v = Σ ρ^(n−i) s_i e_i² / Σ ρ^(n−i)    of the leading expert, ρ = 1 − 1/200                (1)
+    v = Σ ρ^(n−i) min(s_i e_i², 1000 v_i) / Σ ρ^(n−i)    ρ = 1 − 1/200                     (1)
     ℓ_k = ½ min(s e_k² / v, 16)                                                             (2)
     π_k ← ((1 − α) π_k + α / K) exp(−η ℓ_k), normalised,   η = ½, α = 0.005                    (3)
 
 for each output: exponential weights with a fixed share ([1], Fixed Share), so that the mixture
-follows a change of the best factor. The first 20 rows, which hardly determine the weights,
-are not counted. v makes the losses independent of units and of the scale of the row weights; in it
-e_i² counts as at least 1e-16 y_i², so that rounding errors do not decide between exact fits. For
-class indicators, e_k is the error of the prediction limited to [0, 1]: a score beyond the indicator
-of the right class is no error. Predictions remain linear in the row. Their variance, and the
-covariance of the weights, are those of a mixture with the noise v, which contains the errors of the
-experts on average,
+follows a change of the best factor. In (1), e_i is the error of the leading expert, and v_i the
+value before row i: after an outlier, v is soon that of the errors again. The first 20 rows,
+which hardly determine the weights, are not counted. v makes the losses independent of units and of
+the scale of the row weights; in it e_i² counts as at least 1e-16 y_i², so that rounding errors do
+not decide between exact fits. For class indicators, e_k is the error of the prediction limited to
+[0, 1]: a score beyond the indicator of the right class is no error. Predictions remain linear in
+the row. Their variance, and the covariance of the weights, are those of a mixture with the noise v,
+which contains the errors of the experts on average,
 
     Var y = v (1 + 1/ν + (x − x̄)ᵀ P₁ (x − x̄)) + Σ_k π_k (f_k(x) − f(x))²                    (4)
     cov(w) = Σ_k π_k (v P_k + (w_k − w)(w_k − w)ᵀ)                                          (5)
@@ -48,6 +49,7 @@ EXPERTS = (
 SHARE = 0.005
 RATE = 0.5
 LIMIT = 16.0
+CAP = 1000.0
 DECAY = 1.0 - 1.0 / 200.0
 SKIPPED = 20.0  # a constant: columns may be added later, at a row that depends on the blocks
 ROUNDING = 1e-16  # squared errors, relative to the target, that may be rounding
@@ -140,13 +142,14 @@ class AutoState:
             if count < 0.0:
                 count += 1.0
                 continue
-            scale = np.where(squares > 0.0, squares / max(count, 1.0), np.inf)
-            loss = np.minimum(losses[:, i] / scale, LIMIT)
+            v = squares / max(count, 1e-300)
+            v = np.where(v > 0.0, v, np.inf)
+            loss = np.minimum(losses[:, i] / v, LIMIT)
             prior = (1.0 - SHARE) * weights + share
             weights = prior * np.exp(-0.5 * RATE * (loss - loss.min(axis=0)))  # (2), (3)
             weights /= weights.sum(axis=0)
             leading = losses[weights.argmax(axis=0), i, each]
-            squares = DECAY * squares + np.maximum(leading, least[i])  # (1)
+            squares = DECAY * squares + np.maximum(np.minimum(leading, CAP * v), least[i])  # (1)
             count = DECAY * count + 1.0
         return mixed, replace(self, weights=weights, squares=squares, count=count)
 
