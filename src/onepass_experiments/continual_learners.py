@@ -184,9 +184,9 @@ def domain_learners(stream: str) -> dict[str, Maker]:
 
 def kin40k_learners() -> dict[str, Maker]:
     """Return the learners for kin40k."""
-    waves = {"width": 1000, "gamma": 0.1}
+    waves, exact = {"width": 1000, "gamma": 0.1}, {"ridge": 1e-4, "prior": 0.0}
     return {
-        "rls-fourier": partial(make_pipeline, RandomFourier, waves, RLSRegressor, {"ridge": 1e-4}),
+        "rls-fourier": partial(make_pipeline, RandomFourier, waves, RLSRegressor, exact),
         "sgd-fourier": partial(make_pipeline, RandomFourier, waves, SGDRegressor, {}),
     }
 
@@ -251,7 +251,7 @@ def make_pipeline(
 
 
 def _least_squares(features: type, options: Mapping[str, object], ridge: float) -> Maker:
-    return partial(make_pipeline, features, options, RLSClassifier, {"ridge": ridge})
+    return partial(make_pipeline, features, options, RLSClassifier, {"ridge": ridge, "prior": 0.0})
 
 
 def _art(axes: int, pca: str) -> Maker:

@@ -58,8 +58,26 @@ def test_classification_of_labels() -> None:
         (np.ones((50, 1)), {}, "got no target"),
         ((np.ones((50, 1)), np.ones(50)), {"rows": 3}, "`rows` must"),
         ((np.ones((50, 1)), np.ones(50)), {"task": "ranking"}, "task"),
+        (op.stream.read((np.ones((50, 1)), np.ones(50))), {"target": "y"}, "`target` must be omit"),
     ],
 )
 def test_invalid_input(source: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(op.errors.ParameterError, match=message):
         op.suggest(source, **options)
+
+
+@pytest.mark.parametrize(
+    ("y", "task"),
+    [
+        (np.array(["a", "b"] * 20), "regression"),
+        (np.arange(40) / 3.0, "classification"),
+    ],
+)
+def test_targets_that_no_learner_accepts_raise_its_error(y: Any, task: str) -> None:
+    with pytest.raises(op.errors.OnepassError, match="must"):
+        op.suggest((rng.normal(size=(40, 2)), y), task=task)
+
+
+def test_a_generator_is_read_once() -> None:
+    found = op.suggest((({"a": float(i % 7)}, float(i % 7)) for i in range(60)), rows=40)
+    assert found.task == "regression"

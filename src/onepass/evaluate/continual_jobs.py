@@ -244,8 +244,13 @@ class RunFolder:
                 f"{_WHERE}: {path} must be a stored run, got {type(error).__name__}: {error}. "
                 "Delete the file to repeat the run."
             ) from error
-        names = {key: key.rpartition("__")[2] for key in settings}
+        names = {key: re.split(r"__|\.", key)[-1] for key in settings}
         before = {k: former.ADDED[n] for k, n in names.items() if n in former.ADDED} | before
+        before |= {
+            key: "None"
+            for key, name in names.items()
+            if settings[key] == "None" and before.get(key) == str(former.DEFAULTS.get(name))
+        }
         changed = [key for key in {**before, **settings} if before.get(key) != settings.get(key)]
         if changed:
             found = "; ".join(

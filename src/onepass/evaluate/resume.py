@@ -23,7 +23,7 @@ from onepass.errors import CheckpointError, CheckpointWarning
 from onepass.evaluate.blocks import Block, blocks
 from onepass.evaluate.run import PrequentialRun
 from onepass.linalg.interrupt import Interrupt
-from onepass.serialization import archive
+from onepass.serialization import archive, former
 from onepass.serialization.archive import damaged
 from onepass.serialization.atomic import file_identity
 from onepass.serialization.codec import MARK, class_registry, state_dict
@@ -73,7 +73,9 @@ def differences(then: Any, now: Any, path: tuple[str, ...] = ()) -> Iterator[str
     elif _are_lists(then, now) and any(type(part) is dict for part in then):
         for i, (a, b) in enumerate(zip(then, now, strict=True)):
             yield from differences(a, b, (*path, str(i)))
-    elif not _equal(then, now):
+    elif not _equal(then, now) and not (
+        now is None and path and _equal(then, former.DEFAULTS.get(path[-1]))
+    ):
         yield f"{_dotted(path)} was {_short(then)} and is {_short(now)}"
 
 

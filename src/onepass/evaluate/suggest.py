@@ -83,9 +83,10 @@ def suggest(
     Parameters
     ----------
     source : Stream, path, frame, or another source of ``op.stream.read``
-        Its rows should be in the order in which they will arrive.
+        Its rows should be in the order in which they will arrive. The first rows of a generator are
+        consumed.
     target : str or sequence of str, optional
-        The target column, unless the source is a Stream or ``(X, y)``.
+        The target column, if the source is neither a Stream nor ``(X, y)``.
     rows : int, default=2000
         Number of rows to evaluate, at least 20.
     task : {"regression", "classification"}, optional
@@ -101,6 +102,8 @@ def suggest(
     ------
     ParameterError
         If there are fewer than 20 rows with a target, or the task is unknown.
+    OnepassError
+        If no learner can learn the rows, the error of the first.
 
     Notes
     -----
@@ -116,24 +119,35 @@ def suggest(
     '--model rls --lags 1,24'
     """
     count = whole(rows, "rows", _WHERE, low=20)
+    given = [*reading, *([] if target is None else ["target"])]
+    if isinstance(source, Stream) and given:
+        raise ParameterError(
+            f"{_WHERE}: `{given[0]}` must be omitted for a Stream, which has its own. Pass it to "
+            "op.stream.read."
+        )
     stream = source if isinstance(source, Stream) else read(source, target=target, **reading)
-    X, y = _first_rows(stream, count)
     chosen = task or stream.task or "regression"
+    candidates = names(chosen)
+    X, y = _first_rows(stream, count)
     lags: list[tuple[int, ...]] = [(), (1,)]
-    if chosen == "regression" and (season := _season(y)):
+    if chosen == "regression" and y.dtype.kind in "iuf" and (season := _season(y)):
         lags.append((1, season))
     errors: dict[str, float] = {}
+    failed: OnepassError | None = None
     fitted: dict[str, tuple[str, tuple[int, ...], Pipeline]] = {}
     for lag in lags:
-        for name, model in pipelines(names(chosen), chosen, lags=lag).items():
+        for name, model in pipelines(candidates, chosen, lags=lag).items():
             label = _label(name, lag)
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", UserWarning)
                     errors |= _errors({label: model}, X, y, chosen, baselines=not errors)
-            except OnepassError:  # a learner that cannot learn these rows is no candidate
+            except OnepassError as error:  # a learner that cannot learn these rows
+                failed = failed or error
                 continue
             fitted[label] = name, lag, model
+    if not fitted and failed is not None:
+        raise failed
     best = _TIE * min(errors[label] for label in fitted) + _NEGLIGIBLE * max(errors.values())
     label = next(label for label in fitted if errors[label] <= best)
     name, lag, model = fitted[label]

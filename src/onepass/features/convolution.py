@@ -196,8 +196,10 @@ class RandomConvolution(Frozen):
     """Fixed filters over all patches of images, thresholded on both sides and pooled.
 
     Rows are images, flat or of shape (n, height, width) or (n, channels, height, width), with
-    pixels in [0, 1]; bytes (uint8) are divided by 255. Nothing is trained. With ``RLSClassifier``
-    after it, the final model does not depend on the order of rows and classes.
+    pixels in [0, 1]; bytes (uint8) are divided by 255. Nothing is trained. In a Pipeline,
+    recursive least squares after it has ``prior=10.0`` by default, in units of each feature's first
+    value. With ``RLSClassifier(ridge=0.1, prior=0.0)`` the final model does not depend on the order
+    of rows and classes.
 
     With ``source="patches"`` the filters are one random patch of each of the first ``filters`` rows
     that are not of a single colour. A filter is used from the next row; until then, its features
@@ -261,6 +263,7 @@ class RandomConvolution(Frozen):
     """
 
     _prefix: ClassVar[str] = "conv"
+    _recommended_prior: ClassVar[float] = 10.0
     _draws: ClassVar[tuple[str, ...]] = ("filters_", "drawn_", "shape_")
 
     filters_: Floats

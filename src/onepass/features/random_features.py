@@ -14,8 +14,9 @@ outperform many features that are learned from the stream [5]; for large images,
 of the output of a pretrained network are used [6].
 
 The features of few rows are nearly collinear: with the default ridge of least squares, accuracy can
-fall while the number of rows approaches the width. ``RLSClassifier(prior=10)`` penalises each
-coefficient relative to the energy of its feature, with the weight of ten rows, in any units.
+fall while the number of rows approaches the width. A Pipeline therefore gives recursive least
+squares ``prior=10``, unless it has a ``prior``: a penalty of each coefficient relative to the
+energy of its feature, with the weight of ten rows, in any units.
 
 Cost: O(d · width) time per row, O(d · width) memory.
 
@@ -123,6 +124,7 @@ class _Units(Frozen):
     """``width`` functions of all columns, with ``weights_`` (d, width) and offsets (width,)."""
 
     _by_column: ClassVar[str] = "weights_"
+    _recommended_prior: ClassVar[float] = 10.0
 
     width: int
     weights_: Floats
@@ -155,8 +157,8 @@ class RandomReLU(_Units):
 
     Columns should have mean about 0 and standard deviation about 1: use :class:`Scale` before it
     for tables, or ``standardize="row"`` for images, whose pixels share a unit. Nothing is learned,
-    so a learner after it stays exact. Least squares after it should have a ``prior``, such as
-    ``op.RLSClassifier(prior=10)``, so that its accuracy does not fall near ``width`` rows.
+    so a learner after it stays exact. In a Pipeline, recursive least squares after it has
+    ``prior=10.0`` by default, so that its accuracy does not fall near ``width`` rows.
 
     New columns have their own weights, and count as 0 in earlier rows.
 

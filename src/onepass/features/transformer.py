@@ -73,6 +73,9 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     _uses_targets: ClassVar[bool] = False
     """Whether a Pipeline must pass targets to ``_learn_with_targets``."""
 
+    _recommended_prior: ClassVar[float] = 0.0
+    """The ``prior`` that a Pipeline gives to a later learner whose ``prior`` is None."""
+
     _merging: ClassVar[str] = "refused"
     """Whether a learner after it can be merged; if ``exact``, unless ``_merge_conflict``."""
     _uses_time: ClassVar[bool] = False

@@ -62,13 +62,13 @@ _LARGEST = 1e150  # sums of squares of larger rows might overflow with the next 
 class LeastSquares(Linear):
     """Base class of the RLS estimators: the state is a triangle and means."""
 
-    _merge_parameters: ClassVar[tuple[str, ...]] = ("fit_intercept", "prior")
+    _merge_parameters: ClassVar[tuple[str, ...]] = ("fit_intercept", "_prior")
     _square = True
     _scale_invariant = True  # predictions depend on the units of features only through the ridge
 
     ridge: ArrayLike
     forgetting: float | str | ForgettingRule
-    prior: float
+    prior: float | None
     fit_intercept: bool
     _shape: Callable[[], dict[str, Any]]
     memory_: Any = StateAttribute()  # with automatic forgetting, that of all rows, not faded
@@ -87,6 +87,10 @@ class LeastSquares(Linear):
         """Whether learning requires ``time``, because the forgetting rule decays by time."""
         return self._rule().clock is not None
 
+    @property
+    def _prior(self) -> float:
+        return 0.0 if self.prior is None else self.prior
+
     def _start(self, d: int, c: int) -> None:
         where, chosen = type(self).__name__, self._rule()
         self.initial_weights_ = initial_weights(getattr(self, "initial_coef", None), d, c, where)
@@ -95,7 +99,7 @@ class LeastSquares(Linear):
         except ParameterError as error:  # raise it with the name of the learner
             raise ParameterError(str(error).replace("SquareRoot", where, 1)) from error
         self.centering_ = Centering.start(d, c, free=bool(self.fit_intercept))
-        self.prior_ = Prior.start(validation.in_range(self.prior, "prior", where, low=0.0), d)
+        self.prior_ = Prior.start(validation.in_range(self._prior, "prior", where, low=0.0), d)
         least = np.broadcast_to(_diagonal(self.ridge), d).copy()
         past = LeastSquaresState(self.memory_, self.centering_, self.prior_)
         self.forgetting_ = chosen.start(past, least)
@@ -471,11 +475,12 @@ class RLSRegressor(LeastSquares, Regressor):
         (:class:`~onepass.memory.forgetting.Auto`). Other rules of
         :mod:`onepass.memory.forgetting`, such as forgetting by time, can be given as objects or
         strings, such as ``"window:1000"``.
-    prior : float, default=0.0
+    prior : float, optional
         Strength >= 0 of the prior that each coefficient is near its initial value, in rows, in
         units of the first value of its feature (:mod:`onepass.memory.square_root`). With 1,
         predictions on wide categorical tables are stable from the first rows, whatever the units.
-        The prior is added to the ridge.
+        The prior is added to the ridge. None is 0, or 10 in a Pipeline after random features, since
+        accuracy would otherwise fall while there are about as many rows as features.
     fit_intercept : bool, default=True
         Whether to fit an intercept.
     initial_coef : array-like of shape (d,) or (c, d), optional
@@ -518,7 +523,7 @@ class RLSRegressor(LeastSquares, Regressor):
         ridge: ArrayLike = 1e-6,
         forgetting: float | str | ForgettingRule = 1.0,
         *,
-        prior: float = 0.0,
+        prior: float | None = None,
         fit_intercept: bool = True,
         initial_coef: ArrayLike | None = None,
     ) -> None:
@@ -617,7 +622,7 @@ class RLSClassifier(LeastSquares, Classifier):
         As in :class:`RLSRegressor`.
     forgetting : float, forgetting rule or str, default=1.0
         As in :class:`RLSRegressor`.
-    prior : float, default=0.0
+    prior : float, optional
         As in :class:`RLSRegressor`.
     fit_intercept : bool, default=True
         Whether to fit an intercept.
@@ -652,7 +657,7 @@ class RLSClassifier(LeastSquares, Classifier):
         ridge: ArrayLike = 1e-6,
         forgetting: float | str | ForgettingRule = 1.0,
         *,
-        prior: float = 0.0,
+        prior: float | None = None,
         fit_intercept: bool = True,
         classes: Collection[object] | None = None,
     ) -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "ADDED",
     "ATTRIBUTES",
     "CLASSES",
+    "DEFAULTS",
     "MODULES",
     "continual_report",
     "continual_run",
@@ -80,6 +81,9 @@ The entries of ``""`` apply to all classes."""
 
 ADDED: dict[str, str] = {"freeze_after": "None"}
 """Constructor arguments that were added -> the value without them, as text, in settings of runs."""
+
+DEFAULTS: dict[str, float] = {"prior": 0.0}
+"""Constructor arguments whose default is now None, which is this former default."""
 
 MODULES: dict[str, str] = {
     "onepass.baselines": "onepass_experiments.baselines",

@@ -811,8 +811,8 @@ def check_same_parameters(one: object, two: object, names: Sequence[str], where:
         first, second = getattr(one, name), getattr(two, name)
         if not equal_parameters(first, second):
             raise MergeError(
-                f"{where}: `{name}` of {type(one).__name__} must be the same in both, {first!r} as "
-                f"in the first, got {second!r}. Train both with the same parameters."
+                f"{where}: `{name.lstrip('_')}` of {type(one).__name__} must be the same in both, "
+                f"{first!r} as in the first, got {second!r}. Train both with the same parameters."
             )
 
 
