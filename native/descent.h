@@ -30,8 +30,8 @@ typedef struct {
 } Pace;
 
 /* Learn n rows of X (n, d) with targets Y (n, c). The scores just before each row is learned are
-   written to predictions (n, c). If `max_step` is above 0, learning stops before a row with a larger
-   step. Returns the number of rows learned. */
+   written to predictions (n, c). If `max_step` is above 0, learning stops before a row with a
+   larger step. Returns the number of rows learned. */
 ptrdiff_t descend(const Linear *model, int loss, double parameter, ptrdiff_t n, const double *X,
                   const double *Y, const Pace *pace, double max_step, double *predictions);
 

@@ -271,7 +271,7 @@ WITHIN MACHINE void NAMED(strip)(const Panel *panel, const double *row, double *
 #pragma GCC unroll 4
         for (int v = 0; v < many; v++)
             *(lanes *)(next + at + v * LANES) = u[v];
-        at += wide - ((j + 1) & -WIDE); /* a row begins with the vector that contains its diagonal */
+        at += wide - ((j + 1) & -WIDE); /* a row starts at the vector that contains its diagonal */
     }
 #pragma GCC unroll 8
     for (int i = 0; i < K; i++)

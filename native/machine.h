@@ -18,9 +18,9 @@ typedef double vector __attribute__((vector_size(8 * WIDE), may_alias));
 typedef long long integers __attribute__((vector_size(8 * WIDE)));
 typedef double loose __attribute__((vector_size(8 * WIDE), aligned(8), may_alias));
 
-/* Treat subnormal numbers, below 1e-308, as zero until `restore_mode` restores the former mode. Means
-   and weights of features that are unexcited for long decay to such numbers, which are a hundred
-   times slower. */
+/* Treat subnormal numbers, below 1e-308, as zero until `restore_mode` restores the former mode.
+   Means and weights of features that are unexcited for long decay to such numbers, which are a
+   hundred times slower. */
 static inline unsigned flush_subnormals(void)
 {
 #if defined(__x86_64__)

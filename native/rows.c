@@ -226,8 +226,8 @@ WITHIN int learn(Rows *rows, int copy, ptrdiff_t n, const double *X, const doubl
     return good;
 }
 
-/* Write the floor of each weight to `aside` (d): the information of `level` rows times the tolerance
-   1 / (P_jj (P^-1)_jj), the share that the other weights do not explain; and at least the ridge. */
+/* Write the floor of each weight to `aside` (d): the information of `level` rows times the
+   tolerance 1 / (P_jj (P^-1)_jj), the share that the other weights do not explain; and at least the ridge. */
 WITHIN void compute_floor(Rows *rows)
 {
     const ptrdiff_t d = rows->d;
@@ -527,8 +527,8 @@ static int allocate(Rows *rows, int zeros)
 {
     const size_t d = rows->d, c = rows->c, m = d + c;
     const size_t size = place(rows->wide, d) + rows->wide, written = c + 2 * m + 3 * d + 12 * WIDE;
-    const size_t sizes[] = {size, size, d, d, d * c, d * c, c, m, m, d, d, d, d, d, written, written,
-                            AT_ONCE * rows->wide};
+    const size_t sizes[] = {size, size, d, d, d * c, d * c, c, m, m, d, d, d, d, d, written,
+                            written, AT_ONCE * rows->wide};
     double **parts[] = {&rows->triangle[0], &rows->triangle[1], &rows->diagonal[0],
                         &rows->diagonal[1], &rows->w, &rows->start, &rows->squares, &rows->means,
                         &rows->rest, &rows->energy, &rows->active, &rows->last, &rows->least,

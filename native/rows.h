@@ -19,7 +19,7 @@ typedef struct {
     double factor;        /* the factor by which the past fades before each row */
     double step;          /* the same in half-lives */
     ptrdiff_t wide;       /* d + c, rounded up to whole vectors */
-    double *triangle[2];  /* two copies of [U theta]; a row begins with the vector of its diagonal */
+    double *triangle[2];  /* two copies of [U theta]; a row starts at the vector of its diagonal */
     double *diagonal[2];  /* D (d) of each copy */
     int now;              /* the current copy */
     double due;           /* pending factor of D */
@@ -37,7 +37,7 @@ typedef struct {
     double level;
     ptrdiff_t period, count;        /* rows between two visits, rows so far */
     double age;                     /* half-lives since the last visit */
-    double *energy, *active, *last; /* sums of squares, weights of excited rows, last row (d each) */
+    double *energy, *active, *last; /* sums of squares, weight of excited rows, last row (d each) */
     double *least;                  /* the ridge of each weight (d) */
     double *unseen;                 /* 1 for a feature that has not differed from its mean (d): the
                                        row in which it does is learned in Python, else 0 */

@@ -83,8 +83,8 @@ static int acquire_row(Arrays *a, PyObject *const *args, Py_ssize_t count, const
     return good;
 }
 
-/* The option `seen` is the number of rows before this one; negative if the statistics are fixed, and
-   then of minus as many rows. */
+/* The option `seen` is the number of rows before this one. If it is negative, the statistics of
+   -seen rows are fixed. */
 PyObject *scale_row(PyObject *module, PyObject *const *args, Py_ssize_t given)
 {
     Arrays a;

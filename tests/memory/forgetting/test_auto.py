@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,17 @@ def test_weights_follow_the_errors_after_an_outlier(outlier: float) -> None:
     errors = np.abs(op.RLSRegressor(forgetting="auto").test_then_train(X, y) - y)
     assert errors[1200:1400].mean() < 2e-5 * outlier + 1.1 * errors[800:1000].mean()
     assert errors[2500:].mean() < 1.2 * errors[800:1000].mean()
+
+
+@pytest.mark.parametrize("squares", [5e-324, 1e-300, 0.0, 1e300])
+@pytest.mark.parametrize("error", [0.0, 1e-160, 1e150])
+def test_weights_stay_finite_for_all_errors(squares: float, error: float) -> None:
+    state = replace(op.RLSRegressor(forgetting="auto").fit(*drifting()).forgetting_, count=200.0)
+    state = replace(state, squares=np.array([squares]))
+    with np.errstate(over="ignore"):
+        after = state.mixed(np.full((len(FACTORS), 3, 1), error), np.ones((3, 1)), None)[1]
+    assert np.isfinite(after.weights).all()
+    assert np.isfinite(after.squares).all()
 
 
 @pytest.mark.parametrize("rows", [40, 1000])
