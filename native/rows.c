@@ -227,7 +227,8 @@ WITHIN int learn(Rows *rows, int copy, ptrdiff_t n, const double *X, const doubl
 }
 
 /* Write the floor of each weight to `aside` (d): the information of `level` rows times the
-   tolerance 1 / (P_jj (P^-1)_jj), the share that the other weights do not explain; and at least the ridge. */
+   tolerance 1 / (P_jj (P^-1)_jj), the share that the other weights do not explain; and at least the
+   ridge. */
 WITHIN void compute_floor(Rows *rows)
 {
     const ptrdiff_t d = rows->d;

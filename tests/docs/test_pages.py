@@ -43,11 +43,12 @@ def evaluation(text: str, output: str, folder: Path) -> None:
 
 def identification(text: str, output: str, folder: Path) -> None:
     del text, folder
-    coefficients, timed, std, covered, *system = output.splitlines()
+    coefficients, timed, std, covered, shapes, *system = output.splitlines()
     assert coefficients == "[ 1.6 -0.8  0.5]"
     assert timed.startswith("[1. 2. 3.] ")
     assert std == "0.1"
     assert 0.9 <= float(covered) <= 1.0
+    assert shapes == "(3,) (3, 3)"
     assert system[0].startswith("[[ 0.9")
 
 
