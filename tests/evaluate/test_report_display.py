@@ -25,7 +25,7 @@ def test_unbeaten_baseline_is_named() -> None:
     walk = np.cumsum(np.random.default_rng(0).normal(size=600))
     lost = prequential({"rls": RLSRegressor()}, (np.ones((600, 1)), walk), "mae")
     text = " ".join(str(lost).split())
-    assert "no model is better than last value; recent rows predict best: try forgetting" in text
+    assert "no model is better than last value; recent targets predict best: try lagged" in text
     won = prequential({"rls": RLSRegressor()}, (walk[:, None], walk), "mae")
     assert "no model is better" not in str(won)
 

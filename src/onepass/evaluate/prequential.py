@@ -298,8 +298,12 @@ def prequential(
 def _check_lags(models: dict[str, Model], delay: int, until: str | None) -> None:
     """Check that lagged targets of models are known when their rows are predicted."""
     for name, model in models.items():
-        keyed = getattr(model, "by", None) is not None
-        lag = getattr(getattr(model, "model", model), "_target_delay", None)
+        inner: Any = model
+        keyed = hasattr(inner, "by")
+        while hasattr(inner, "model"):  # Keyed and Conformal, also of each other
+            inner = inner.model
+            keyed |= hasattr(inner, "by")
+        lag = getattr(inner, "_target_delay", None)
         if lag is None or (until is None and lag == max(delay, 1) and not (keyed and lag > 1)):
             continue
         remedy = f"Use Lag(rows=..., delay={delay}), where no lag is smaller."

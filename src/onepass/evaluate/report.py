@@ -623,7 +623,7 @@ class Report(BaseReport):
 def _advice(baseline: str) -> str:
     """Name the options to try if no model is better than a baseline."""
     if baseline.startswith("last"):
-        try_ = "recent rows predict best: try forgetting, such as forgetting=0.99 for rls"
+        try_ = "recent targets predict best: try lagged targets, --lags 1 or op.features.Lag()"
     else:
         try_ = "the features explain little: try sgd, other features or another learner"
     return f"no model is better than {baseline}; {try_}"
