@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.pipeline import make_pipeline
 
 import onepass as op
 from features.feature_cases import CUTS, state
@@ -186,6 +187,8 @@ def test_errors_leave_a_pipeline_unchanged() -> None:
         (steps([1], op.RLSRegressor()), {"delay": 3}, "delay=3"),
         (steps([3], op.RLSRegressor(), delay=3), {}, "delay=0"),
         (op.Keyed(steps([3], op.RLSRegressor(), delay=3), by=0), {"delay": 3}, "remove the lags"),
+        (op.Keyed(op.Conformal(steps([1], op.RLSRegressor())), by=0), {"delay": 3}, "the lags"),
+        (op.Conformal(steps([1], op.RLSRegressor())), {"delay": 3}, "delay=3"),
         (steps([3], op.RLSRegressor(), delay=3), {"delay_until": "at"}, "remove the lags"),
     ],
 )
@@ -217,3 +220,20 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     for options, remedy in (("--lags 1 --delay 5", "whole numbers >= 5"), ("--lags 0", ">= 1")):
         assert main(["run", str(file), "--target", "y", *options.split()]) == 2
         assert remedy in capsys.readouterr().err
+
+
+def test_pipelines_of_scikit_learn_learn_every_row_with_its_own_lags() -> None:
+    y = np.sin(np.arange(80.0))
+    X = np.ones((80, 1))
+    ours = op.Pipeline(Lag(rows=[1, 2]), op.RLSRegressor()).fit(X, y)
+    theirs = make_pipeline(Lag(rows=[1, 2]), op.RLSRegressor()).fit(X, y)
+    assert_allclose(theirs.predict(X[:1]), ours.predict(X[:1]))
+    assert_allclose(theirs.predict(X[:1]), np.sin(80.0), atol=0.02)
+
+
+@pytest.mark.parametrize("kind", [int, float, np.int8, np.float32])
+def test_whole_labels_are_the_same_lags_whatever_their_type(kind: type) -> None:
+    labels = np.array([0, 1, 1, 0, 1])
+    model = op.Pipeline(Lag(), op.RLSClassifier()).partial_fit(np.ones((5, 1)), labels)
+    model.partial_fit(np.ones((5, 1)), labels.astype(kind))
+    assert model.get_feature_names_out().tolist() == ["x0", "target lag 1=0", "target lag 1=1"]

@@ -38,7 +38,7 @@ from onepass.errors import (
 )
 from onepass.features import Encode, Impute, RandomReLU, Scale
 from onepass.features.pipeline import Pipeline
-from onepass.learners import RLSClassifier, RLSRegressor
+from onepass.learners import RLSClassifier, RLSRegressor, SGDRegressor
 from onepass.learners.estimator import Regressor
 from onepass.serialization import models
 from onepass.validation.table import Table
@@ -490,9 +490,12 @@ def test_transformers_that_need_all_rows_are_refused_with_a_remedy() -> None:
 
 
 def test_limits_of_transformers_of_scikit_learn(tmp_path: Path) -> None:
-    model = Pipeline(StandardScaler(), RLSRegressor()).fit([[1.0], [2.0]], [1.0, 2.0])
+    model = Pipeline(StandardScaler(), RLSRegressor())
+    with pytest.raises(NotFittedError, match="StandardScaler is not fitted"):
+        model.get_feature_names_out()
+    model.fit([[1.0], [2.0]], [1.0, 2.0])
     before = state(vars(model))
-    with pytest.raises(CheckpointError, match="StandardScaler"):
+    with pytest.raises(CheckpointError, match=r"StandardScaler\. Replace it by a trans"):
         models.save(model, tmp_path / "m.onepass")
     with pytest.raises(MergeError, match="got StandardScaler"):
         model.merge(clone(model).fit([[1.0], [2.0]], [1.0, 2.0]))
@@ -505,3 +508,24 @@ def test_limits_of_transformers_of_scikit_learn(tmp_path: Path) -> None:
     halved = Pipeline(FunctionTransformer(lambda X: X[::2]), RLSRegressor())
     with pytest.raises(ShapeError, match="must have a row for each of 2 rows"):
         halved.fit([[1.0], [2.0]], [1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rls": SGDRegressor()},
+        {"scale": Impute()},
+        {"steps": (Scale(), SGDRegressor())},
+        {"steps": (Scale(), RandomReLU(3), RLSRegressor())},
+    ],
+)
+def test_a_step_of_another_class_resets_the_pipeline(changes: dict[str, Any]) -> None:
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    model = Pipeline(Scale(), Impute(), RLSRegressor()).fit(X, X[:, 0])
+    model.set_params(**changes)
+    fresh = Pipeline(*model.steps)
+    assert list(model.named_steps) == list(fresh.named_steps)
+    assert model.describe() == fresh.describe()
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    assert_array_equal(model.partial_fit(X, X[:, 0]).predict(X), fresh.fit(X, X[:, 0]).predict(X))

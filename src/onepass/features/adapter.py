@@ -20,6 +20,7 @@ from sklearn.utils import get_tags
 from onepass.errors import ShapeError, TypeMismatchError
 from onepass.features.encode import to_table
 from onepass.features.transformer import Transformer, matrix_with_gaps
+from onepass.serialization.state import not_fitted
 from onepass.types import Array, Floats
 from onepass.validation.table import Table, TableLike
 
@@ -82,6 +83,8 @@ class Adapter(Transformer):
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
         """Return the names of the output columns; numbered, if the transformer has no names."""
+        if not self.__sklearn_is_fitted__():
+            raise not_fitted(self.transformer, "get_feature_names_out")
         names = self._names_in(input_features)
         try:
             names = self.transformer_.get_feature_names_out(names)

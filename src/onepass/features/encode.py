@@ -592,9 +592,9 @@ class Encode(Transformer):
                 warnings.warn(
                     f"Encode: column {name!r} has more than {column.limit:,} categories: all "
                     f"further ones share {column.others.size} hashed columns. Drop the column if "
-                    "its values identify rows. encode.max_categories=N gives N categories a column "
-                    "each; the time per row of recursive least squares is quadratic in the number "
-                    f"of columns, now {len(self.layout_):,}.",
+                    "its values identify rows. encode__max_categories=N gives N categories a "
+                    "column each; the time per row of recursive least squares is quadratic in the "
+                    f"number of columns, now {len(self.layout_):,}.",
                     ManyCategoriesWarning,
                     stacklevel=2,
                 )

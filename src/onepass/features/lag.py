@@ -27,6 +27,7 @@ from onepass import validation
 from onepass.errors import ParameterError
 from onepass.features.encode import Encode
 from onepass.features.transformer import Columnwise, Transformer, all_or_nothing, matrix_with_gaps
+from onepass.serialization.state import forget
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.table import Table, TableLike
 
@@ -38,7 +39,10 @@ def checked_targets(y: ArrayLike | None, n: int, where: str, *, labels: bool) ->
     if not labels:
         return validation.targets(y, n, where)
     text = np.empty(n, dtype=object)
-    text[:] = list(map(str, validation.labels(y, n, where).tolist()))
+    text[:] = [
+        str(int(label) if isinstance(label, float) and label.is_integer() else label)
+        for label in validation.labels(y, n, where).tolist()
+    ]
     return text
 
 
@@ -47,6 +51,7 @@ class Lag(Columnwise):
 
     In a Pipeline, targets are passed to this step; it usually follows ``Encode``. Targets of a
     regressor are numbers, and labels of a classifier are encoded as one column each.
+    A pipeline of scikit-learn also fits the next step to rows with their own lags.
 
     Parameters
     ----------
@@ -104,12 +109,30 @@ class Lag(Columnwise):
         names = np.array([*self._names_in(input_features), *lags], dtype=object)
         return names[self._selection()] if lags else names
 
+    def fit_transform(self, X: TableLike, y: ArrayLike | None = None) -> Floats:
+        """Reset, then learn the rows; return each row with its own lags.
+
+        ``fit(X, y).transform(X)`` would give all rows the last targets.
+
+        Parameters
+        ----------
+        X, y
+            As in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features_out_)
+        """
+        with all_or_nothing(self):
+            forget(self)
+            return self._public(X, "fit_transform", y)
+
     # -- hooks -----------------------------------------------------------------------------------
 
     def _public(self, X: TableLike, verb: str, y: ArrayLike | None = None) -> Floats:
         with all_or_nothing(self):
             checked_rows = self._check_rows(X, f"Lag.{verb}", learning=True)
-            labels = np.asarray(y).dtype.kind not in "iuf"
+            labels = y is not None and np.asarray(y).dtype.kind not in "iuf"
             targets = checked_targets(y, len(checked_rows), f"Lag.{verb}", labels=labels)
             return self._learn_with_targets(checked_rows, None, targets)[0]
 

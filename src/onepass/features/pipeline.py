@@ -614,7 +614,10 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set ``steps``, a step by its name, or ``<name>__<parameter>``; keep the fitted state.
+        """Set ``steps``, a step by its name, or ``<name>__<parameter>``.
+
+        The fitted state is kept, and new parameters apply from the next ``fit``. If a step is
+        replaced by one of another class, the pipeline is no longer fitted.
 
         ``rls`` is short for ``rlsregressor`` or ``rlsclassifier``, and so on. The steps given to
         the constructor are not modified: changed steps are copies.
@@ -642,6 +645,14 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
                 step = clone(bare).set_params(**{parameter: value})
             steps[i] = (name, step) if isinstance(old, tuple) else step
         self._set_steps(tuple(steps))
+        if self._is_started:
+            given_steps = [*self._active_steps(), _named(self.steps)[-1][1]]
+            kinds, fitted = (
+                [type(getattr(part, "transformer", part)) for part in parts]
+                for parts in (given_steps, [*self.features_, self.learner_])
+            )
+            if kinds != fitted:
+                del self.features_, self.learner_
         return self
 
     def __sklearn_clone__(self) -> Self:

@@ -12,7 +12,8 @@ after a transformer predicts from the vector that it then learns. The result doe
 a stream is cut into blocks.
 
 ``fit``, ``partial_fit`` and ``fit_transform`` are those of scikit-learn: ``fit_transform(X)`` is
-``fit(X).transform(X)``, so that all rows are transformed with the state after the last one.
+``fit(X).transform(X)``, so that all rows are transformed with the state after the last one; only
+``Lag`` returns each row with its own lags.
 
 New output columns are appended. Within a block, a new column is 0 in the rows before its first row,
 and the following steps are widened *as if the new column had been zero in all earlier rows*.

@@ -351,9 +351,12 @@ class Encoder:
     def class_error(self, thing: object, path: _Path) -> CheckpointError:
         """Create the error for an object whose class is not registered or not allowed here."""
         place = f"`{'.'.join(path)}`" if path else "the saved object"
+        remedy = "Save a learner, Pipeline, transformer or memory of onepass."
+        if type(thing).__module__.startswith("sklearn."):
+            remedy = "Replace it by a transformer of op.features, or use joblib.dump."
         return CheckpointError(
             f"{self.where}: {place} must be of a class that model files can contain here, got "
-            f"{type(thing).__name__}. Save a learner, Pipeline, transformer or memory of onepass."
+            f"{type(thing).__name__}. {remedy}"
         )
 
 
