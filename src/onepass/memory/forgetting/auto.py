@@ -241,7 +241,7 @@ class Auto:
     >>> y = (X * drifting).sum(axis=1) + rng.normal(size=4000)
     >>> model = op.RLSRegressor(forgetting="auto").fit(X, y)
     >>> round(model.forgetting_factor_, 3)
-    0.979
+    0.917
     """
 
     state: ClassVar[type] = AutoState
