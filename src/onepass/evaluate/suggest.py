@@ -107,7 +107,8 @@ def suggest(
 
     Notes
     -----
-    Time: that of about twenty evaluations of the first rows, some seconds. The best model of the
+    Time: that of about twenty evaluations of the first rows: seconds, or a minute for a hundred
+    columns. The best model of the
     first rows need not be the best of all rows: evaluate several on the whole stream.
 
     Examples
