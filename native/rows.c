@@ -243,11 +243,16 @@ WITHIN void compute_floor(Rows *rows)
             scale[l - first] = 1.0 / D[l];
         for (ptrdiff_t j = end - 1; j >= 0; j--) {
             const double *u = rows_at(rows, j);
-            vector x = {0.0};
+            vector x = {0.0}, sums[4] = {{0.0}};
+            ptrdiff_t l = j + 1;
             if (j >= first)
                 x[j - first] = 1.0;
-            for (ptrdiff_t l = j + 1; l < end; l++)
+            for (; l + 4 <= end; l += 4) /* four sums, so that additions do not wait */
+                for (int i = 0; i < 4; i++)
+                    sums[i] += u[l + i] * column[l + i];
+            for (; l < end; l++)
                 x -= u[l] * column[l];
+            x -= (sums[0] + sums[1]) + (sums[2] + sums[3]);
             column[j] = x;
             x *= x * scale;
             for (int i = 0; i < WIDE; i++)
