@@ -486,9 +486,15 @@ class _Bounded(_Exponential):
             self.defined = False
         tolerance = [mp.one] * self.d
         if not solution.null:
-            P = mpmath.inverse(mpmath.matrix(self.sums.A))
-            sizes = self.sums.sizes(self.free)
-            tolerance = [1 / (P[j + self.free, j + self.free] * sizes[j]) for j in range(self.d)]
+            A, sizes = self.sums.A, self.sums.sizes(self.free)
+            unit = [1 / mpmath.sqrt(A[j][j]) for j in range(len(A))]  # else graded A seem singular
+            scaled = [
+                [a * u * v for a, v in zip(row, unit, strict=True)]
+                for row, u in zip(A, unit, strict=True)
+            ]
+            P = mpmath.inverse(mpmath.matrix(scaled))
+            inverse = [P[j, j] * unit[j] ** 2 for j in range(self.free, len(A))]
+            tolerance = [1 / (one * size) for one, size in zip(inverse, sizes, strict=True)]
         for j, size in enumerate(self.seen.sizes):
             share = max(tolerance[j], mp.mpf("1e-4"))
             wanted = max(self.rule.floor * size * share, mp.mpf(float(self.ridge[j, j])))
