@@ -37,6 +37,7 @@ from onepass.linalg.factorizations import (
     whitened,
 )
 from onepass.linalg.secular import bordered_svd
+from onepass.linalg.split import WeightSplit, count_weights, is_split, split_over, summed
 from onepass.linalg.threads import (
     Sums,
     blas_threads,
@@ -68,6 +69,7 @@ from onepass.serialization.codec import Role, register
 
 __all__ = [
     "Sums",
+    "WeightSplit",
     "add",
     "all_to_numpy",
     "blank",
@@ -76,11 +78,13 @@ __all__ = [
     "bordered_svd",
     "cholesky",
     "cholesky_update",
+    "count_weights",
     "eigh",
     "finite",
     "host",
     "inner",
     "is_tensor",
+    "is_split",
     "kind",
     "largest",
     "length",
@@ -108,7 +112,9 @@ __all__ = [
     "solve_lower_transposed",
     "solve_upper",
     "solve_upper_transposed",
+    "split_over",
     "sum_in_threads",
+    "summed",
     "svd",
     "svd_both",
     "thread_count",

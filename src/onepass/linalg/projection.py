@@ -171,7 +171,7 @@ class Projection:
         """Whether the columns are NumPy arrays that fit in the cache, so that calls dominate."""
         p = self.rows.shape[1]
         short = p <= _WIDE and p * self.rows.shape[0] * self.rows.itemsize <= _CACHE_BYTES
-        return short and not linalg.is_tensor(self.near)
+        return short and not linalg.is_tensor(self.near) and not linalg.is_split()
 
     def split(self, G: ArrayOrTensor, lift: Lift | None = None) -> Split:
         """Split vectors (p, n) into the part in the span and the part outside: (1) to (3)."""
@@ -205,7 +205,7 @@ class Projection:
         q, end = len(self.rows), self.rows.shape[1]
         if end <= _SHORT and q <= _BLOCK and not linalg.is_tensor(self.near):
             rows = linalg.small(self.near)
-            return rows @ rows.T
+            return linalg.summed(rows @ rows.T)[0]
 
         def products(pieces: Pieces) -> linalg.Sums:
             total: Any = linalg.blank(linalg.small(self.rows[:, :1]), (q, q))
@@ -217,21 +217,21 @@ class Projection:
             return (total,)
 
         pieces = [slice(i, i + _SHORT) for i in range(0, max(end, 1), _SHORT)]
-        (total,) = linalg.sum_in_threads(products, pieces, self._threads)
+        (total,) = linalg.summed(*linalg.sum_in_threads(products, pieces, self._threads))
         below = np.tril(linalg.host(total))
         return below + np.tril(below, -1).T
 
     def squares(self) -> Any:
         """The squared lengths of the columns, as a NumPy array."""
         if is_supported(self.near):
-            return squared_lengths(self.near, self._threads)
+            return linalg.summed(squared_lengths(self.near, self._threads))[0]
 
         def sum_in_threads(pieces: Pieces) -> linalg.Sums:
             return (sum(linalg.host(_squares(self._read(piece))) for piece in pieces),)
 
         p = max(self.rows.shape[1], 1)
         pieces = [slice(i, i + _SHORT) for i in range(0, p, _SHORT)]
-        return linalg.sum_in_threads(sum_in_threads, pieces, self._threads)[0]
+        return linalg.summed(*linalg.sum_in_threads(sum_in_threads, pieces, self._threads))[0]
 
     def turn(self, T: ArrayOrTensor, onto: ArrayOrTensor) -> None:
         """Write B T for a small T (q, k), as rows, to an array, which may be B's if k <= q."""
@@ -293,7 +293,7 @@ class Projection:
     def _products(self, J: ArrayOrTensor) -> linalg.Sums:
         """(1), for vectors (n, p) or one (p,), and their squared lengths."""
         if self._compiled(J):
-            return matvec(self.near, J, self._threads)
+            return linalg.summed(*matvec(self.near, J, self._threads))
 
         def products(pieces: Pieces) -> linalg.Sums:
             total, squares = 0.0, 0.0
@@ -303,11 +303,13 @@ class Projection:
                 squares = squares + _squares(here)
             return total, squares
 
-        return linalg.sum_in_threads(products, self._pieces(_SINGLE_PASS_BYTES), self._threads)
+        pieces = self._pieces(_SINGLE_PASS_BYTES)
+        return linalg.summed(*linalg.sum_in_threads(products, pieces, self._threads))
 
     def _may_finish(self, C: ArrayOrTensor, squares: ArrayOrTensor | float) -> bool:
         """Whether (2) may suffice, decided without synchronization."""
-        if self.rows[:1].nbytes * len(self.rows) < _CACHE_BYTES or self.rows.itemsize < 4:
+        numbers = linalg.count_weights(self.rows.shape[1]) * len(self.rows)
+        if numbers * self.rows.itemsize < _CACHE_BYTES or self.rows.itemsize < 4:
             return False  # a third read in the cache is cheaper than the test
         if linalg.on_device(self.rows):
             return False
@@ -324,7 +326,8 @@ class Projection:
         """(2): O so far, its F, C₂, and the squared lengths of O."""
         if self._compiled(J):
             c, d = linalg.like(-C, J), None if D is None else linalg.like(D, J)
-            return residual(self.near, J, c, d, self._threads)
+            rest, lifted, *sums = residual(self.near, J, c, d, self._threads)
+            return rest, lifted, *linalg.summed(*sums)
         rest = linalg.blank(J)
         lifted = rest if D is None else linalg.blank(J)
         c, d = (None if each is None else _transposed(linalg.like(each, J)) for each in (-C, D))
@@ -340,7 +343,8 @@ class Projection:
                 squares = squares + _squares(left)
             return total, squares
 
-        again, squares = linalg.sum_in_threads(project, self._pieces(), self._threads)
+        sums = linalg.sum_in_threads(project, self._pieces(), self._threads)
+        again, squares = linalg.summed(*sums)
         return rest, lifted, again, squares
 
     def _finished(self, rest: ArrayOrTensor, again: ArrayOrTensor, D: ArrayOrTensor | None) -> Any:

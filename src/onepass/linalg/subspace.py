@@ -202,7 +202,8 @@ class OrthonormalBasis:
 
     def zeros(self) -> list[int]:
         """The indices of columns that are zero; synchronizes an accelerator once."""
-        largest = linalg.host(linalg.largest(self.rows)) if len(self) else np.zeros(0)
+        largest = linalg.largest(self.rows) if len(self) else np.zeros(0)
+        largest = linalg.host(linalg.summed(largest)[0])
         return np.flatnonzero(largest == 0.0).tolist()
 
     def without(self, leaving: list[int]) -> "OrthonormalBasis":
@@ -290,7 +291,8 @@ class Subspace:
 
         ``kind`` is a NumPy dtype, or a tensor of the desired precision and device.
         """
-        columns = OrthonormalBasis.start(p, kind, min(p, m + max(_spare_columns(m), batch)))
+        few = min(linalg.count_weights(p), m + max(_spare_columns(m), batch))
+        columns = OrthonormalBasis.start(p, kind, few)
         return cls(columns, np.zeros((0, 0)), np.zeros(0), m, shrinks, 0.0, np.zeros((0, 0)))
 
     @property
@@ -361,7 +363,7 @@ class Subspace:
         """
         B, K, C = self._with_new_directions(G, split or self.B.split(G))
         a, outside, height = _outside(K, C)
-        least = linalg.rounding(G) * math.sqrt(len(G))
+        least = linalg.rounding(G) * math.sqrt(linalg.count_weights(len(G)))
         K = np.concatenate((K, outside), axis=1)
         return self.rotated(B, K, np.concatenate((a, height)), least)
 
@@ -380,7 +382,7 @@ class Subspace:
         B, K, C = self._with_new_directions(v, self.B.split(v))
         _, outside, height = _outside(K, C)
         largest = max(self.sigma.max(initial=0.0), float(linalg.norms(C)[0]))
-        least = 4.0 * linalg.rounding(v) * math.sqrt(len(v)) * largest
+        least = 4.0 * linalg.rounding(v) * math.sqrt(linalg.count_weights(len(v))) * largest
         if not np.abs(height).max(initial=0.0) > least:
             return self
         sigma = np.append(self.sigma, np.abs(height))
@@ -434,7 +436,8 @@ class Subspace:
         summed[:q, :q] += self.open
         retained = np.ascontiguousarray(K[:, :k])
         new = Subspace(B, retained, left[:k].copy(), self.m, self.shrinks, self.closed, summed)
-        full = len(B) + n > min(self.m + max(_spare_columns(self.m), n), B.matrix.shape[0])
+        p = linalg.count_weights(B.matrix.shape[0])
+        full = len(B) + n > min(self.m + max(_spare_columns(self.m), n), p)
         return new.turned() if full and len(B) > k else new
 
     def turned(self) -> "Subspace":
@@ -458,12 +461,13 @@ class Subspace:
         """B with the new directions of G; K and G in the coordinates of this B."""
         lengths = linalg.norms(split.outside)
         whole = (split.inside * split.inside).sum(axis=0) + lengths * lengths
-        least = 4.0 * linalg.rounding(G) * (len(G) * whole) ** 0.5
+        p = linalg.count_weights(len(G))
+        least = 4.0 * linalg.rounding(G) * (p * whole) ** 0.5
         W, L, retained = linalg.orthonormal(split.outside, least, lengths)
         inside, height, new = linalg.all_to_numpy(
             split.inside, L, retained
         )  # the only synchronization
-        retained = np.flatnonzero(new)[: len(G) - len(self.B)]
+        retained = np.flatnonzero(new)[: p - len(self.B)]
         if not len(retained):
             return self.B, self.K, inside
         B = self.B.appended(W if len(retained) == W.shape[1] else W[:, retained])

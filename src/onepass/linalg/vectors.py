@@ -13,6 +13,7 @@ from scipy.linalg import blas
 
 from onepass.linalg.backend import host, is_tensor, like, numpy_view, on_device, small
 from onepass.linalg.factorizations import eigh, ordered_cholesky, solve_lower, svd_both
+from onepass.linalg.split import is_split, summed
 from onepass.types import ArrayOrTensor, Floats
 
 if TYPE_CHECKING:
@@ -54,14 +55,14 @@ def inner(A: ArrayOrTensor, B: Any) -> Any:
     import torch  # noqa: PLC0415  only if there is a tensor
 
     if A.dtype == torch.float64:
-        return small(A.T @ B)
+        return summed(small(A.T @ B))[0]
     total = torch.zeros(A.shape[1], B.shape[1], dtype=torch.float64, device=A.device)
     many = max((A.shape[1] + B.shape[1]) // 2, 1)
     piece = max(_PIECE // many, _WIDE) if A.device.type == "cpu" else max(len(A), 1)
     for i in range(0, len(A), piece):
         left = A[i : i + piece].double()
         total += left.T @ (left if B is A else B[i : i + piece].double())
-    return small(total)
+    return summed(small(total))[0]
 
 
 def times(U: ArrayOrTensor, M: ArrayOrTensor) -> Any:
@@ -107,6 +108,8 @@ def solve_lower_right(U: ArrayOrTensor, L: ArrayOrTensor) -> Any:
 def norms(G: ArrayOrTensor) -> Any:
     """Euclidean norms of the columns of G, small, in float64, without overflow or underflow."""
     if not isinstance(G, np.ndarray):
+        if is_split():
+            return summed(_lengths(G) ** 2)[0] ** 0.5
         G = numpy_view(G) if len(G) < _SHORT else G  # NumPy has less overhead per call
         if not isinstance(G, np.ndarray):
             return _lengths(G)

@@ -146,7 +146,8 @@ class Directions:
         if W.shape[1] > 1:  # nearly parallel rows amplify rounding errors along the past directions
             W = self.columns.split(W).outside
         columns = self.columns
-        crowded = len(columns) + W.shape[1] > min(columns.capacity, len(G) - 1)
+        p = linalg.count_weights(len(G))
+        crowded = len(columns) + W.shape[1] > min(columns.capacity, p - 1)
         if crowded and linalg.on_device(W) and not waited:
             columns = columns.without(columns.zeros())
         return replace(self, columns=columns.appended(W))

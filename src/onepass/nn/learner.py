@@ -172,7 +172,7 @@ class Learner(ABC):
         self.learns = learns
         self.block_update = bool(block_update)
         self.chunk = chunk
-        self.network = Network(module, learns, chunk=chunk, where=self._where)
+        self.network = self._network_class(module)(module, learns, chunk=chunk, where=self._where)
         self.rows_seen_ = 0
         self.calibration_: Any = None  # (4,) as in onepass.linalg.calibration
         self._outputs: int | None = None
@@ -185,6 +185,11 @@ class Learner(ABC):
         self._refuse_broken()
 
     # -- hooks -----------------------------------------------------------------------------------
+
+    def _network_class(self, module: object) -> type[Network]:
+        """Return the class of the network of a module."""
+        del module
+        return Network
 
     @abstractmethod
     def _learn(self, rows: Batch, e: Tensor, J: Tensor) -> None:
@@ -202,7 +207,7 @@ class Learner(ABC):
         if self._shape is not None:
             to_predictions(self._loss, self._like.new_zeros(1, self._outputs or 1), self._shape)
         if self._wide is not None:
-            self._wide.reshape(self.network.p)
+            self._wide.reshape(self.network.p)  # sharded modules have none
         for names in (self.network.columns or {}).values():
             "".join(names)  # raises TypeError unless they are text
 
@@ -517,7 +522,7 @@ class Learner(ABC):
     @property
     def _like(self) -> Tensor:
         """An empty tensor in the working precision, on the module's device."""
-        return linalg.widened(self.network.parameters[0].detach().new_empty(0))
+        return linalg.widened(torch.empty(0, dtype=self.network.dtype, device=self.network.device))
 
     @property
     def _weights(self) -> Tensor:

@@ -116,7 +116,13 @@ class MemoryPlacement(NamedTuple):
         return torch.empty(0, dtype=dtype, device=self.device or like.device)
 
     def start_memory(
-        self, specification: Any, network: Network, noise: float, c: int, like: Tensor
+        self,
+        specification: Any,
+        network: Network,
+        noise: float,
+        c: int,
+        like: Tensor,
+        p: int | None = None,
     ) -> Any:
         """Create the memory of a network with c outputs.
 
@@ -128,10 +134,12 @@ class MemoryPlacement(NamedTuple):
         c : int
         like : Tensor
             An empty tensor with the dtype and device of the weights.
+        p : int, optional
+            Number of weights that this process stores; default: all.
         """
         kind = self.kind(like)
         if not self.by_layer:
-            return specification.start(network.p, c, noise, kind)
+            return specification.start(network.p if p is None else p, c, noise, kind)
         places = tuple(
             tuple((piece.start, piece.stop) for piece in pieces)
             for pieces in network.layers.values()
@@ -199,6 +207,6 @@ def variances(memory: Any, noise: float) -> Callable[[Tensor], ArrayOrTensor] | 
 
     def found(G: Tensor) -> Tensor:
         free = linalg.like(memory.split(G).lifted, G).double()
-        return ((G.double() if noise else free) * free).sum(dim=0)
+        return linalg.summed(((G.double() if noise else free) * free).sum(dim=0))[0]
 
     return getattr(memory, "variances", found)

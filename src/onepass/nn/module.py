@@ -9,6 +9,7 @@ the c outputs of a row in consecutive columns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -100,6 +101,8 @@ class Network:
     18.0
     """
 
+    function_class: ClassVar[type[Function]] = Function
+
     def __init__(
         self,
         module: torch.nn.Module,
@@ -120,7 +123,7 @@ class Network:
         self.shapes = self._selection.shapes
         self.p = self._selection.p
         self._where = where
-        self._function = Function(module, self._selection, where)
+        self._function = self.function_class(module, self._selection, where)
         self._derivative = Derivative(self._function, chunk)
         self._probe = Probe(self._function, last="learns" if learns == "last" else last)
         self._warned = False

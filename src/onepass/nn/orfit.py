@@ -47,7 +47,7 @@ import torch
 from torch import Tensor
 
 from onepass import linalg
-from onepass.errors import ModuleError, NumericalError
+from onepass.errors import MergeError, ModuleError, NumericalError, ParameterError
 from onepass.linalg.interrupt import Interrupt
 from onepass.memory import Basis, NoMemory
 from onepass.memory.choice import specification
@@ -106,6 +106,10 @@ class ORFit(Learner):
         Whether each layer has its own memory of m directions. This takes as much memory as one
         memory for all weights and stores more directions. New rows are fitted and past predictions
         preserved as before, but layers cannot share capacity.
+    group : torch.distributed.ProcessGroup, optional
+        Processes over which the memory and the steps are split, such as
+        ``torch.distributed.group.WORLD``; all of them must make the same calls with the same rows.
+        Default: one process, or for a module of ``fully_shard`` its own group.
 
     Attributes
     ----------
@@ -169,6 +173,7 @@ class ORFit(Learner):
         memory_dtype: str | torch.dtype | None = None,
         memory_device: str | int | torch.device | None = None,
         by_layer: bool = False,
+        group: Any = None,
     ) -> None:
         super().__init__(
             module, loss=loss, noise=noise, learns=learns, block_update=block_update, chunk=chunk
@@ -188,8 +193,33 @@ class ORFit(Learner):
             memory_dtype, memory_device, by_layer=by_layer, where=self._where
         )
         placement.check_possible(self._specification, self.noise, self._where)
+        self._split = self._split_over(group, by_layer=bool(by_layer))
         self.memory_dtype, self.memory_device, self.by_layer = placement
         self._placement = placement
+
+    def _network_class(self, module: Any) -> Any:
+        modules = isinstance(module, torch.nn.Module)
+        if not modules or not any(hasattr(each, "to_local") for each in module.parameters()):
+            return super()._network_class(module)
+        from onepass.nn.split import ShardedNetwork  # noqa: PLC0415  imports torch.distributed
+
+        return ShardedNetwork
+
+    def _split_over(self, group: Any, *, by_layer: bool) -> Any:
+        """Return the part of the weights of this process; None if it stores all of them."""
+        group = getattr(self.network, "group", group)
+        if group is None:
+            return None
+        from onepass.nn.split import ProcessSplit  # noqa: PLC0415  imports torch.distributed
+
+        if by_layer or hasattr(self._specification, "prior"):
+            raise ParameterError(
+                f"{self._where}: `memory` must have a limit, or noise must be 0, and `by_layer` "
+                "must be False for weights that are split over processes, got "
+                f"memory={self.memory!r}, noise={self.noise:g}, by_layer={by_layer}. Use "
+                "op.memory.Principal(m)."
+            )
+        return ProcessSplit(self.network, group)
 
     @property
     def inconsistent_rows_(self) -> int:
@@ -277,6 +307,11 @@ class ORFit(Learner):
         MergeWarning
             If the two parts fit together poorly.
         """
+        if self._split or getattr(other, "_split", None):
+            raise MergeError(
+                f"{self._where}.merge: the weights must not be split over processes, got a learner "
+                "with `group`. Save both, and merge them after op.nn.load in one process."
+            )
         interrupt = Interrupt()
         net = self.network
         with net.lock, interrupt.held(), plain_mode(net.device, net.p):
@@ -286,7 +321,12 @@ class ORFit(Learner):
         return self
 
     def _learn(self, rows: Batch, e: Tensor, J: Tensor) -> None:
-        c, w, G = e.shape[1], self._weights, J.T
+        with linalg.split_over(self._split and self._split.sums):
+            self._fit(rows, e, self._part(J.T))
+
+    def _fit(self, rows: Batch, e: Tensor, G: Tensor) -> None:
+        """Take the step for gradients G (p, n·c) of the weights that this process stores."""
+        c, w = e.shape[1], self._part(self._weights)
         if self._memory is None or self._linear is None:
             linear = self.merging != "refused" and self.network.is_linear(rows[:1])
             self._begin(w, c, linear)
@@ -300,15 +340,15 @@ class ORFit(Learner):
         new = self._vector(step.w)
         written = new.to(self.network.dtype)
         if linalg.on_device(written):  # no synchronisation: the memory learns the row
-            finite = written.isfinite().all()
+            finite = linalg.summed(~written.isfinite().all())[0] == 0
             self._refused = self._refused + (~finite) * (self._masked + len(rows) - self._refused)
             new = torch.where(finite, new, w)
-        elif not linalg.finite(written):
+        elif linalg.summed(not linalg.finite(written))[0]:
             self._refused = self._masked + len(rows)
             return
         forgotten = 0.0 if self.noise else self._memory.forgetting_bound(new, w)
         memory = step.memory()  # may raise MemoryError, before any weight is changed
-        self._set_weights(new)
+        self._set_weights(self._split.whole(new) if self._split else new)
         self._forgotten = self._forgotten + forgotten
         self._memory, self._inconsistent = memory, self._inconsistent + step.inconsistent_rows
 
@@ -334,8 +374,12 @@ class ORFit(Learner):
         """Return a memory specification whose directions c outputs share exactly, or None."""
         per_output: Any = getattr(self._specification, "per_output", None)
         last = self.learns == "last" and self.loss in {"squared", "one_hot"}
-        exact = last and c > 1 and self.network.p % c == 0 and not self.by_layer
+        exact = last and c > 1 and self.network.p % c == 0 and not (self.by_layer or self._split)
         return per_output(c, self.network.p) if per_output and exact else None
+
+    def _part(self, w: Tensor) -> Tensor:
+        """Return the rows of w (p, …) that this process stores."""
+        return self._split.part(w) if self._split else w
 
     def _matrix(self, w: Tensor) -> Tensor:
         """Reshape weights (p, …) to (p / c, c, …) if outputs share directions."""
@@ -361,17 +405,22 @@ class ORFit(Learner):
             kind, few = self._placement.kind(self._like), self._per_output(c)
             self._memory = few.start(self.network.p // c, 1, self.noise, kind)
         else:
-            given = self._specification, self.network, self.noise, c, self._like
-            self._memory = self._placement.start_memory(*given)
+            self._memory = self._start_memory(c)
         self._started_at = fingerprint(w)
         self._start = w.clone() if self.noise and self.merging != "refused" else None
 
+    def _start_memory(self, c: int) -> Any:
+        """Return an empty memory, of the weights that this process stores."""
+        p = self._split.size if self._split else None
+        given = self._specification, self.network, self.noise, c, self._like
+        return self._placement.start_memory(*given, p=p)
+
     def _variances(self, where: str) -> Any:
-        memory = self._memory
-        if memory is None:
-            start_memory = self._placement.start_memory
-            memory = start_memory(self._specification, self.network, self.noise, 1, self._like)
+        memory = self._start_memory(1) if self._memory is None else self._memory
         variance = None if self.merging == "refused" else variances(memory, self.noise)
+        if variance is not None and self._split:
+            split = self._split
+            return lambda G: split.within(variance, G)
         if variance is None or not self._shared or self._memory is None:
             return variance or super()._variances(where)
         c = self._shared
@@ -388,7 +437,8 @@ class ORFit(Learner):
         float(self._forgotten + self._inconsistent)
         if self._memory is not None:
             split = getattr(self._memory, "split", None) or self._memory.variances
-            split(self._like.new_zeros(1, self.network.p // (self._shared or 1)).T)
+            p = self._split.size if self._split else self.network.p // (self._shared or 1)
+            split(self._like.new_zeros(1, p).T)
 
     def _full_message(self) -> str | None:
         remedy = "Use noise > 0, a smaller memory, or a wider network."

@@ -257,7 +257,7 @@ def _refuse_mixed(chosen: Selection, where: str) -> None:
         )
     seen: dict[tuple[int, tuple[int, ...]], str] = {}
     for name, each in zip(chosen.names, chosen.parameters, strict=True):
-        if not each.numel():
+        if not each.numel() or hasattr(each, "to_local"):  # distributed tensors have no address
             continue
         twin = seen.setdefault((each.data_ptr(), tuple(each.shape)), name)
         if twin != name:
@@ -349,7 +349,9 @@ def find_nonfinite(named: Iterable[tuple[str, Tensor]]) -> str | None:
     named : iterable of (str, Tensor)
     """
     for name, each in named:
-        if not linalg.finite(each.detach()):
-            lost = int((~each.detach().isfinite()).sum())
-            return f"{name!r} contains nan or infinity, {lost} of its {each.numel()} numbers"
+        local = each.detach()
+        local = local.to_local() if hasattr(local, "to_local") else local
+        if not linalg.finite(local):
+            lost = int((~local.isfinite()).sum())
+            return f"{name!r} contains nan or infinity, {lost} of its {local.numel()} numbers"
     return None
