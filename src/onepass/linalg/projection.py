@@ -326,8 +326,8 @@ class Projection:
         """(2): O so far, its F, C₂, and the squared lengths of O."""
         if self._compiled(J):
             c, d = linalg.like(-C, J), None if D is None else linalg.like(D, J)
-            rest, lifted, *sums = residual(self.near, J, c, d, self._threads)
-            return rest, lifted, *linalg.summed(*sums)
+            found = residual(self.near, J, c, d, self._threads)
+            return *found[:2], *linalg.summed(*found[2:])
         rest = linalg.blank(J)
         lifted = rest if D is None else linalg.blank(J)
         c, d = (None if each is None else _transposed(linalg.like(each, J)) for each in (-C, D))

@@ -372,7 +372,8 @@ class Learner(ABC):
         Parameters
         ----------
         path : path-like
-            An existing file is replaced atomically.
+            An existing file is replaced atomically. For weights that are split over processes, a
+            directory, in which each process writes one file; all of them must call this.
 
         Raises
         ------

@@ -116,13 +116,7 @@ class MemoryPlacement(NamedTuple):
         return torch.empty(0, dtype=dtype, device=self.device or like.device)
 
     def start_memory(
-        self,
-        specification: Any,
-        network: Network,
-        noise: float,
-        c: int,
-        like: Tensor,
-        p: int | None = None,
+        self, specification: Any, network: Network, noise: float, p: int, c: int, like: Tensor
     ) -> Any:
         """Create the memory of a network with c outputs.
 
@@ -131,15 +125,15 @@ class MemoryPlacement(NamedTuple):
         specification : specification of a memory
         network : Network
         noise : float
+        p : int
+            Number of weights that this process stores.
         c : int
         like : Tensor
             An empty tensor with the dtype and device of the weights.
-        p : int, optional
-            Number of weights that this process stores; default: all.
         """
         kind = self.kind(like)
         if not self.by_layer:
-            return specification.start(network.p if p is None else p, c, noise, kind)
+            return specification.start(p, c, noise, kind)
         places = tuple(
             tuple((piece.start, piece.stop) for piece in pieces)
             for pieces in network.layers.values()

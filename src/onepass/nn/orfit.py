@@ -377,6 +377,11 @@ class ORFit(Learner):
         exact = last and c > 1 and self.network.p % c == 0 and not (self.by_layer or self._split)
         return per_output(c, self.network.p) if per_output and exact else None
 
+    @property
+    def _stored(self) -> int:
+        """Number of weights that this process stores."""
+        return int(self._split.size) if self._split else self.network.p
+
     def _part(self, w: Tensor) -> Tensor:
         """Return the rows of w (p, …) that this process stores."""
         return self._split.part(w) if self._split else w
@@ -411,9 +416,8 @@ class ORFit(Learner):
 
     def _start_memory(self, c: int) -> Any:
         """Return an empty memory, of the weights that this process stores."""
-        p = self._split.size if self._split else None
-        given = self._specification, self.network, self.noise, c, self._like
-        return self._placement.start_memory(*given, p=p)
+        given = self._specification, self.network, self.noise, self._stored, c, self._like
+        return self._placement.start_memory(*given)
 
     def _variances(self, where: str) -> Any:
         memory = self._start_memory(1) if self._memory is None else self._memory
@@ -429,7 +433,7 @@ class ORFit(Learner):
     def _check_restored(self) -> None:
         super()._check_restored()
         if self._start is not None:
-            self._start.reshape(self.network.p)
+            self._start.reshape(self._stored)
         if self._shared is not None and not self._per_output(int(self._shared)):
             raise ValueError("the outputs cannot share directions")
         if self._linear not in {None, False, True}:
@@ -437,8 +441,7 @@ class ORFit(Learner):
         float(self._forgotten + self._inconsistent)
         if self._memory is not None:
             split = getattr(self._memory, "split", None) or self._memory.variances
-            p = self._split.size if self._split else self.network.p // (self._shared or 1)
-            split(self._like.new_zeros(1, p).T)
+            split(self._like.new_zeros(1, self._stored // (self._shared or 1)).T)
 
     def _full_message(self) -> str | None:
         remedy = "Use noise > 0, a smaller memory, or a wider network."

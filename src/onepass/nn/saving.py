@@ -20,6 +20,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,6 +28,7 @@ import torch
 from torch import Tensor
 
 from onepass.errors import CheckpointError, ParameterError, TypeMismatchError
+from onepass.nn import parts
 from onepass.nn.selection import find_nonfinite
 from onepass.serialization import archive, former
 from onepass.serialization.archive import damaged
@@ -44,7 +46,9 @@ _DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16
 
 def _as_array(tensor: Tensor) -> dict[str, Any]:
     """Encode a tensor as an array."""
-    near = tensor.detach().cpu().contiguous()
+    whole = tensor.detach()
+    whole = whole.full_tensor() if hasattr(whole, "full_tensor") else whole
+    near = whole.cpu().contiguous()
     array = near.view(_BITS[near.dtype]).numpy() if near.dtype in _BITS else near.numpy()
     return {"dtype": str(near.dtype).removeprefix("torch."), "of": array}
 
@@ -107,7 +111,8 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
     ----------
     learner : learner of op.nn
     path : path-like
-        An existing file is replaced atomically.
+        An existing file is replaced atomically. For weights that are split over processes, a
+        directory, in which each process writes one file (:mod:`onepass.nn.parts`).
 
     Raises
     ------
@@ -122,8 +127,25 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
             f"{type(learner).__name__}. Save custom classes with "
             "torch.save(module.state_dict(), ...)."
         )
+    split = getattr(learner, "_split", None)
+    if split is not None:
+        parts.write(path, lambda: _encoded(learner, where, split), split)
+    else:
+        archive.write(path, _encoded(learner, where)[0], kind=KIND)
+
+
+def _encoded(learner: Any, where: str, split: Any = None) -> tuple[dict[str, Any], Any]:
+    """Encode a learner; return split weights separately."""
     module, names = _parts(learner.module), list(learner.network.names)
     _check_no_nan(module, names, where)
+    weights = None
+    if split is not None:
+        weights = _as_array(split.part(learner.network.weights()))["of"]
+        learns = {name: module["weights"][name] for name in names}
+        empty = {
+            name: torch.empty(0, *each.shape, dtype=each.dtype) for name, each in learns.items()
+        }
+        module["weights"] |= empty
     tree = {
         "learner": type(learner).__name__,
         "arguments": {name: getattr(learner, name) for name in learner.arguments},
@@ -135,18 +157,26 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
         kind: {name: {MARK: _TENSOR, **_as_array(each)} for name, each in part.items()}
         for kind, part in module.items()
     }
-    archive.write(path, state, kind=KIND)
+    return state, weights
 
 
-def load(path: str | os.PathLike[str], module: torch.nn.Module, **replaced: object) -> Any:
+def load(
+    path: str | os.PathLike[str],
+    module: torch.nn.Module,
+    *,
+    group: Any = None,
+    **replaced: object,
+) -> Any:
     """Load a learner, and write its weights and buffers into a module.
 
     Parameters
     ----------
     path : path-like
-        File written by a learner's ``save``.
+        File or directory written by a learner's ``save``.
     module : torch.nn.Module
         Module with weights of the same names, shapes and dtypes, on any device. Updated in place.
+    group : torch.distributed.ProcessGroup, optional
+        Processes over which to split the memory; their number may differ from that of ``save``.
     **replaced : object
         Constructor arguments to override: ``chunk``, ``memory_device``.
 
@@ -180,17 +210,20 @@ def load(path: str | os.PathLike[str], module: torch.nn.Module, **replaced: obje
         )
     where = os.fspath(path)
     _check_replaced(replaced)
-    tree = _tree(path, where)
+    saved = parts.Parts(path) if Path(path).is_dir() else None
+    tree = _tree(path, where, saved)
     pairs = _matched_pairs(tree["module"], module, where)
     _check_no_nan(tree["module"], tree["names"], where)
     cls = _LEARNERS.get(tree["learner"])
     if cls is None:
         raise damaged(where, f"unknown learner {tree['learner'][:40]!r}")
     arguments = {**from_state(tree["arguments"], where), **replaced}
+    arguments |= {} if group is None else {"group": group}
     with _finite_parameters(module):
         learner = _new_learner(cls, module, arguments, where)
     if list(learner.network.names) != tree["names"]:
         raise _module_mismatch(where, "train the weights", tree["names"], learner.network.names)
+    _fill_columns(tree["learned"], saved, learner, where)
     device = getattr(learner, "memory_device", None) or learner.network.device
     learned = from_state(tree["learned"], where, device=device)
     renamed = former.ATTRIBUTES.get(cls.__name__, {})
@@ -202,29 +235,62 @@ def load(path: str | os.PathLike[str], module: torch.nn.Module, **replaced: obje
     _restore_state(learner, learned, where)
     with torch.no_grad():
         for each, value in pairs:
-            each.copy_(value)
+            _write(each, value)
     return learner
 
 
 # -- modules and learners --------------------------------------------------------------------------
 
 
-def _tree(path: str | os.PathLike[str], where: str) -> dict[str, Any]:
+def _tree(
+    path: str | os.PathLike[str], where: str, saved: parts.Parts | None = None
+) -> dict[str, Any]:
     """Read the file and check its structure."""
-    found = archive.contents(path)
-    if found.kind != KIND:
-        raise CheckpointError(
-            f"{where}: must contain a network learner, got a {found.kind}. "
-            "Use op.load for files of op.save."
-        )
-    tree = found.tree
+    if saved is None:
+        found = archive.contents(path)
+        if found.kind != KIND:
+            raise CheckpointError(
+                f"{where}: must contain a network learner, got a {found.kind}. "
+                "Use op.load for files of op.save."
+            )
+    tree = found.tree if saved is None else saved.state()
     good = type(tree) is dict and {name: type(part) for name, part in tree.items()} == _TYPES
     module = from_state(tree["module"], where) if good else {}
     whole = type(module) is dict and set(module) == {"weights", "buffers"}
-    parts = list(module.values()) if whole else [None]
-    if not all(type(p) is dict and all(isinstance(t, Tensor) for t in p.values()) for p in parts):
+    kinds = list(module.values()) if whole else [None]
+    if not all(type(k) is dict and all(isinstance(t, Tensor) for t in k.values()) for k in kinds):
         raise damaged(where, "the entries are not those of a network learner")
     return {**tree, "module": module}
+
+
+def _fill_columns(learned: Any, saved: parts.Parts | None, learner: Any, where: str) -> None:
+    """Read the columns of the weights of this process into an encoded state."""
+    split = getattr(learner, "_split", None)
+    if saved is None and split is None:
+        return
+    slices = split.slices if split else [slice(0, learner.network.p)]
+    try:
+        nodes = list(parts.columns(learned))
+        if saved is None:  # a file of one process
+            for node in nodes:
+                node["of"] = np.concatenate([node["of"][..., each] for each in slices], axis=-1)
+            return
+        found = saved.columns([(each.start, each.stop) for each in slices])[1:]
+        for node, array in zip(nodes, found, strict=True):
+            node["of"] = array
+    except (KeyError, TypeError, ValueError) as error:
+        raise damaged(where, f"the memory does not match: {error}") from error
+
+
+def _write(tensor: Any, value: Tensor) -> None:
+    """Write a value into a weight or buffer, which may be a distributed tensor."""
+    if hasattr(tensor, "to_local"):
+        from torch.distributed.tensor import distribute_tensor  # noqa: PLC0415  not in all builds
+
+        near = value.to(tensor.device)
+        value = distribute_tensor(near, tensor.device_mesh, tensor.placements).to_local()
+        tensor = tensor.to_local()
+    tensor.copy_(value)
 
 
 def _matched_pairs(saved: Any, module: torch.nn.Module, where: str) -> list[tuple[Tensor, Tensor]]:
@@ -272,6 +338,7 @@ def _check_no_nan(
     """Check that a module has no nan, and no infinity in weights that learn."""
     for name, each in (*module["weights"].items(), *module["buffers"].items()):
         learns = name in names and name in module["weights"]
+        each = each.to_local() if hasattr(each, "to_local") else each  # noqa: PLW2901
         lost = int((~each.isfinite() if learns else each.isnan()).sum())
         if lost:
             raise CheckpointError(

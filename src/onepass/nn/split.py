@@ -51,7 +51,9 @@ class ProcessSplit:
         self.rank = rank
         self._room = -(-self.p // size)
         ends = [min(self._room * k, self.p) for k in (rank, rank + 1)]
-        self.slices = network.local_slices if self.sharded else (slice(*ends),)
+        self.slices = (
+            network.local_slices if isinstance(network, ShardedNetwork) else (slice(*ends),)
+        )
         """Positions of these weights in the vector of all weights."""
         self.sums = linalg.WeightSplit(self.p, self._add)
 
@@ -79,7 +81,7 @@ class ProcessSplit:
         padded = part.new_zeros(self._room)
         padded[: len(part)] = part
         found = part.new_empty(self._room * distributed.get_world_size(self.group))
-        distributed.all_gather_into_tensor(found, padded, group=self.group)
+        distributed.all_gather(list(found.split(self._room)), padded, group=self.group)
         return found[: self.p]
 
     def gathered(self, item: object) -> list[Any]:
