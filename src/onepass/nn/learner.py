@@ -686,7 +686,7 @@ class Learner(ABC):
         """Warn of rows rejected in this call; the only synchronisation with an accelerator."""
         if self._refused is before:
             return
-        count = int(self._refused) - int(before)
+        count = int(self._refused - before)
         if count:
             self._refuse_broken()
             frozen = find_nonfinite(self.network.module.named_parameters())
