@@ -324,8 +324,9 @@ def _row(
     time = None
     if when == own_time:
         if not 0 <= entry.milliseconds < _LATEST:
-            got = entry.milliseconds
-            raise SourceError(f"must have an {own_time} that is a time in milliseconds, got {got}.")
+            raise SourceError(
+                f"must have an {own_time} that is a time in milliseconds, got {entry.milliseconds}."
+            )
         time = np.datetime64(entry.milliseconds, "ms").astype("datetime64[us]")
     elif when is not None:
         time = _time(row.pop(when, None), when)
