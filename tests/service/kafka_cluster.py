@@ -53,7 +53,9 @@ class KafkaCluster:
         )
 
     def url(self, topic: str = "flow", **parameters: Any) -> str:
-        query = "&".join(f"{name}={value}" for name, value in ({"target": "y"} | parameters).items())
+        query = "&".join(
+            f"{name}={value}" for name, value in ({"target": "y"} | parameters).items()
+        )
         return f"kafka://{self.servers}/{topic}?{query}"
 
     def send(

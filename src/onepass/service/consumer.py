@@ -69,7 +69,7 @@ class SourceConsumer:
         log: Callable[..., object] | None = None,
     ) -> None:
         learner = durable.frozen_copy
-        check_times(learner, source.name, has_time=source.has_time)
+        check_times(learner, source)
         self._durable, self.source, self._gauges = durable, source, gauges
         self._labels, self._log = is_classifier(learner), log
         self._end = Event()
@@ -160,12 +160,12 @@ class SourceConsumer:
             self._gauges.refuse(1, why)
 
 
-def check_times(learner: object, name: str, *, has_time: bool) -> None:
+def check_times(learner: object, source: Source) -> None:
     """Raise ParameterError if only one of a learner and a source has times."""
-    if bool(getattr(learner, "_uses_time", False)) != has_time:
-        must = "not name" if has_time else "name"
+    if bool(getattr(learner, "_uses_time", False)) != source.has_time:
+        must = "not name" if source.has_time else "name"
         raise ParameterError(
-            f"{name}: the address must {must} the field of the time, as the learner "
+            f"{source.name}: the address must {must} the field of the time, as the learner "
             f"is {learner!r:.200}. Set `time` only for a learner that forgets by time."
         )
 

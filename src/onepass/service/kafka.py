@@ -26,14 +26,13 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from onepass.errors import ParameterError, SourceError, import_extra
+from onepass.errors import SourceError, import_extra
 from onepass.service.source import WHERE, AddressForm, Entry, Roles, SourceBatch, build_batch
 
-__all__ = ["Address", "KafkaTopic", "TopicClient"]
+__all__ = ["KafkaTopic"]
 
 _T = TypeVar("_T")
 _FORM = AddressForm(
@@ -47,175 +46,10 @@ _TIMESTAMP = "message.timestamp"
 _TIMEOUT = 5.0  # seconds for a response of Kafka
 _CHECK_INTERVAL = 2.0  # seconds between checks of the connection and the number of partitions
 _MAX_MESSAGES = 1000  # messages read at once
-
-
-@dataclass(frozen=True)
-class Address(Roles):
-    """Address of a topic, and the roles of its fields.
-
-    Parameters
-    ----------
-    servers : str
-        Addresses of brokers, separated by commas.
-    topic : str
-    key : str or None
-        Field that contains the key of the message.
-    group : str or None
-        Consumer group.
-    config : str or None
-        File of properties of librdkafka.
-    """
-
-    servers: str
-    topic: str
-    key: str | None
-    group: str | None
-    config: str | None
-
-    @classmethod
-    def of(cls, url: str) -> "Address":
-        """Parse an address.
-
-        Raises
-        ------
-        ParameterError
-            If the address is invalid.
-        """
-        parts, parameters = _FORM.parse(url)
-        topic = parts.path.strip("/")
-        if "@" in parts.netloc:
-            raise _FORM.error("a user or password")
-        if not (parts.netloc and _TOPIC.fullmatch(topic)) or parts.fragment:
-            raise _FORM.error("no host, or an invalid topic", "Pass a host and one topic")
-        key, group, config = map(parameters.get, ("key", "group", "config"))
-        roles = _FORM.roles(parameters, f"kafka:{topic}")
-        return cls(**roles, servers=parts.netloc, topic=topic, key=key, group=group, config=config)
-
-    def properties(self) -> dict[str, str]:
-        """Read the file ``config``.
-
-        Raises
-        ------
-        ParameterError
-            If the file cannot be read.
-        """
-        try:
-            text = Path(self.config).read_text(encoding="utf-8") if self.config else ""
-        except (OSError, UnicodeDecodeError) as error:
-            raise _FORM.error(
-                f"a file `config` that cannot be read: {error}", "Correct its path"
-            ) from None
-        lines = [line for line in map(str.strip, text.splitlines()) if line and line[0] != "#"]
-        return {name.strip(): value.strip() for name, _, value in (e.partition("=") for e in lines)}
-
-
-class TopicClient:
-    """A client of a topic.
-
-    Parameters
-    ----------
-    address : Address
-    **settings
-        Properties of librdkafka, which the file ``config`` can change.
-
-    Attributes
-    ----------
-    consumer : confluent_kafka.Consumer
-
-    Raises
-    ------
-    ParameterError
-        If the file ``config`` cannot be read, or contains invalid properties.
-    MissingExtraError
-        If the package confluent-kafka is not installed.
-    """
-
-    def __init__(self, address: Address, **settings: object) -> None:
-        self._address, self._why = address, ""
-        self._kafka = kafka = import_extra("confluent_kafka", extra="kafka", where=WHERE)
-        fixed = {
-            "bootstrap.servers": address.servers,
-            "group.id": address.group or "onepass",  # of no effect without `subscribe`
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-        }
-        found = address.properties()
-        if both := fixed.keys() & found:
-            got = f"{', '.join(sorted(both))} in the file {address.config}"
-            raise _FORM.error(got, "Remove these properties from the file")
-        try:
-            self.consumer: Any = kafka.Consumer(
-                {"log_level": 0, **settings, **found, **fixed, "error_cb": self._failed}
-            )
-        except (kafka.KafkaException, TypeError, ValueError) as error:
-            got = f"invalid properties in the file {address.config}: {_text(error)}"
-            raise _FORM.error(got, "Correct the file") from None
-
-    def partitions(self) -> list[int]:
-        """Return the numbers of the partitions.
-
-        Raises
-        ------
-        SourceError
-            If the topic does not exist or cannot be reached.
-        """
-        name = self._address.topic
-        topic = self.call(lambda: self.consumer.list_topics(name, _TIMEOUT).topics[name])
-        if topic.error is not None:
-            raise self.error(topic.error)
-        return sorted(topic.partitions)
-
-    def offsets(self, partition: int) -> tuple[int, int]:
-        """Return the offsets of the first message of a partition, and after its last message."""
-        where = self.at(partition)
-        found: tuple[int, int] = self.call(
-            lambda: self.consumer.get_watermark_offsets(where, _TIMEOUT)
-        )
-        return found
-
-    def at(self, partition: int, offset: int = 0) -> Any:
-        """Return the ``TopicPartition`` of a partition and an offset."""
-        return self._kafka.TopicPartition(self._address.topic, partition, offset)
-
-    def poll(self, seconds: float) -> Any:
-        """Wait for a message; return it, or None.
-
-        Raises
-        ------
-        SourceError
-            If messages cannot be read.
-        """
-        return self.checked(self.call(lambda: self.consumer.poll(seconds)))
-
-    def checked(self, message: Any) -> Any:
-        """Return a message; raise SourceError if it is an error."""
-        if message is not None and message.error() is not None:
-            raise self.error(message.error())
-        return message
-
-    def call(self, command: Callable[[], _T]) -> _T:
-        """Call the client, and convert its errors to SourceError."""
-        try:
-            return command()
-        except (self._kafka.KafkaException, RuntimeError) as error:
-            self.consumer.poll(0)  # calls _failed with the cause
-            raise self.error(f"{_text(error)}{self._why}") from error
-
-    def error(self, got: object) -> SourceError:
-        """Return the error of a topic that cannot be read."""
-        return SourceError(
-            f"{self._address.name}: the source must be a Kafka topic that can be read, got: "
-            f"{_text(got).rstrip('.')}. Check that Kafka runs, and the address."
-        )
-
-    def _failed(self, error: Any) -> None:
-        self._why = f" ({_text(error)})"
-
-
-def _text(error: object) -> str:
-    """Return the text of an error of confluent-kafka."""
-    found = error.args[0] if isinstance(error, Exception) and error.args else error
-    return str(found.str() if hasattr(found, "str") else found)
+_DEFAULTS = {
+    "log_level": 0,
+    "queued.max.messages.kbytes": 8192,  # per client
+}
 
 
 class KafkaTopic:
@@ -226,34 +60,130 @@ class KafkaTopic:
     url : str
         Address, as described in the module's docstring.
     partition : int, optional
-        The partition to read; all by default.
+        The partition to read; all by default, and then the address must not have a group.
+
+    Attributes
+    ----------
+    topic : str
+    group : str or None
+    consumer : confluent_kafka.Consumer
 
     Raises
     ------
     ParameterError
-        If the address is invalid, or names a group but no partition is given.
+        If the address or the file ``config`` is invalid.
     MissingExtraError
         If the package confluent-kafka is not installed.
     """
 
     def __init__(self, url: str, partition: int | None = None) -> None:
-        self._address = address = Address.of(url)
-        if partition is None and address.group is not None:
-            raise ParameterError(
-                f"{WHERE}: the address must have no `group`, as one learner reads all partitions, "
-                f"got {address.group!r}. Omit it, or use onepass.service.PartitionedLearner."
-            )
-        self._only = partition
-        self.name = address.name if partition is None else self._part(partition)
-        self.has_time = address.time is not None
-        self._client = TopicClient(address, **{"queued.max.messages.kbytes": 8192})
+        parts, parameters = _FORM.parse(url)
+        self.topic, self.group = parts.path.strip("/"), parameters.get("group")
+        if "@" in parts.netloc:
+            raise _FORM.error("a user or password")
+        if not (parts.netloc and _TOPIC.fullmatch(self.topic)) or parts.fragment:
+            raise _FORM.error("no host, or an invalid topic", "Pass a host and one topic")
+        if partition is None and self.group is not None:
+            remedy = "Omit the group, or use onepass.service.PartitionedLearner"
+            raise _FORM.error("a `group`, although one learner reads all partitions", remedy)
+        self._roles = Roles(**_FORM.roles(parameters, f"kafka:{self.topic}"))
+        self._key, self._only = parameters.get("key"), partition
+        self.name = self._roles.name if partition is None else self._part(partition)
+        self.has_time = self._roles.time is not None
+        self._kafka = import_extra("confluent_kafka", extra="kafka", where=WHERE)
+        self._why = ""  # last error of the connection
+        self.consumer = self._connected(parts.netloc, parameters.get("config"))
         self._partitions: list[int] = []
         self._at: dict[str, str] | None = None  # positions of the assigned partitions, if known
         self._check_at = 0.0
 
+    def _connected(self, servers: str, config: str | None) -> Any:
+        fixed = {
+            "bootstrap.servers": servers,
+            "group.id": self.group or "onepass",  # of no effect without `subscribe`
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "partition.assignment.strategy": "cooperative-sticky",
+        }
+        try:
+            lines = Path(config).read_text(encoding="utf-8").splitlines() if config else []
+            pairs = [line.partition("=") for line in lines if line.strip() and line[0] != "#"]
+            found = {name.strip(): value.strip() for name, _, value in pairs}
+            if both := fixed.keys() & found:
+                got = f"a file `config` that sets {', '.join(sorted(both))}"
+                raise _FORM.error(got, "Remove these properties")
+            settings = {**_DEFAULTS, **found, **fixed, "error_cb": self._failed}
+            return self._kafka.Consumer(settings)
+        except (self._kafka.KafkaException, OSError, UnicodeDecodeError) as error:
+            got = f"a file `config` that is invalid: {_text(error)}"
+            raise _FORM.error(got, f"Correct {config}") from None
+
+    # -- the client --------------------------------------------------------------------------------
+
+    def partitions(self) -> list[int]:
+        """Return the numbers of the partitions of the topic.
+
+        Raises
+        ------
+        SourceError
+            If the topic does not exist or cannot be reached.
+        """
+        topics = self.call(lambda: self.consumer.list_topics(self.topic, _TIMEOUT).topics)
+        if topics[self.topic].error is not None:
+            raise self._error(topics[self.topic].error)
+        return sorted(topics[self.topic].partitions)
+
+    def poll(self, seconds: float) -> list[Any]:
+        """Wait for messages, and return them.
+
+        Raises
+        ------
+        SourceError
+            If messages cannot be read.
+        """
+        consume = self.consumer.consume
+        found: list[Any] = self.call(lambda: consume(1, seconds))
+        if found:
+            found += self.call(lambda: consume(_MAX_MESSAGES - 1, 0))
+        for message in found:
+            if message.error() is not None:
+                raise self._error(message.error())
+        return found
+
+    def call(self, command: Callable[[], _T]) -> _T:
+        """Call the client, and convert its errors to SourceError."""
+        try:
+            return command()
+        except (self._kafka.KafkaException, RuntimeError) as error:
+            self.consumer.poll(0)  # calls _failed with the cause
+            raise self._error(f"{_text(error)}{self._why}") from error
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.consumer.close()
+
+    def _offsets(self, number: int) -> tuple[int, int]:
+        """Return the offsets of the first message of a partition, and after its last message."""
+        where = self._kafka.TopicPartition(self.topic, number)
+        found: tuple[int, int] = self.call(
+            lambda: self.consumer.get_watermark_offsets(where, _TIMEOUT)
+        )
+        return found
+
+    def _error(self, got: object) -> SourceError:
+        return SourceError(
+            f"{self.name}: the source must be a Kafka topic that can be read, got: "
+            f"{_text(got).rstrip('.')}. Check that Kafka runs, and the address."
+        )
+
+    def _failed(self, error: object) -> None:
+        self._why = f" ({_text(error)})"
+
+    # -- reading -----------------------------------------------------------------------------------
+
     def positions(self) -> dict[str, str]:
         """Return the offset of the last message of each partition that is not empty."""
-        ends = {n: self._client.offsets(n)[1] for n in self._numbers()}
+        ends = {n: self._offsets(n)[1] for n in self._numbers()}
         return {self._part(n): str(end - 1) for n, end in ends.items() if end}
 
     def read(self, start: Mapping[str, str], *, seconds: float) -> Iterator[SourceBatch]:
@@ -267,23 +197,20 @@ class KafkaTopic:
             if self._at is None or self._at != self._own(at):
                 yield from self._assign(at)
             self._at = None  # unknown until all batches were consumed
-            messages = self._messages(seconds)
-            for number in sorted(messages):
-                batch = self._batch(number, messages[number], at)
-                yield batch
+            messages = self.poll(seconds)
+            for number in sorted({message.partition() for message in messages}):
+                own = [message for message in messages if message.partition() == number]
+                at[self._part(number)] = last = str(own[-1].offset())
+                yield self._batch(number, own, at, position=last)
             self._at = self._own(at)
             if not messages:
                 return
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.consumer.close()
-
     def _numbers(self) -> list[int]:
-        return self._client.partitions() if self._only is None else [self._only]
+        return [number for number in self.partitions() if self._only in {None, number}]
 
     def _part(self, number: int) -> str:
-        return f"{self._address.name}/{number}"
+        return f"{self._roles.name}/{number}"
 
     def _own(self, positions: Mapping[str, str]) -> dict[str, str]:
         """Return the positions of the assigned partitions."""
@@ -295,8 +222,8 @@ class KafkaTopic:
         assigned = []
         for number in self._partitions:
             part = self._part(number)
-            first, end = self._client.offsets(number)
-            following = self._following(at.get(part), first)
+            first, end = self._offsets(number)
+            following = _following(at.get(part), first)
             if following > end:
                 raise SourceError(
                     f"{part}: the partition must reach message {following - 1}, which was read, "
@@ -304,7 +231,8 @@ class KafkaTopic:
                     "messages. Reading continues after that message; to learn the topic from its "
                     "beginning, set another `name` in the address."
                 )
-            assigned.append(self._client.at(number, max(first, following)))
+            offset = max(first, following)
+            assigned.append(self._kafka.TopicPartition(self.topic, number, offset))
             if following < first:
                 at[part] = str(first - 1)
                 why = (
@@ -312,56 +240,27 @@ class KafkaTopic:
                     f"messages after {following - 1} were deleted. Increase the topic's retention."
                 )
                 removed = (first - following, why)
-                yield self._built(number, [], at, removed=removed, position=at[part])
-        self._client.call(lambda: self._client.consumer.assign(assigned))
+                yield self._batch(number, [], at, removed=removed, position=at[part])
+        self.call(lambda: self.consumer.assign(assigned))
 
-    def _following(self, position: str | None, first: int) -> int:
-        """Return the offset after a position."""
-        if position is None:
-            return first
-        if not position.isdecimal():
-            raise SourceError(
-                f"{self.name}: the position must be an offset such as 12, got {position[:100]!r} "
-                "from another source. Set another `name` in the address."
-            )
-        return int(position) + 1
-
-    def _messages(self, seconds: float) -> dict[int, list[Any]]:
-        """Wait for messages; return them by partition."""
-        client = self._client
-        found: dict[int, list[Any]] = {}
-        first = client.poll(seconds)
-        if first is not None:
-            rest = client.call(lambda: client.consumer.consume(_MAX_MESSAGES - 1, 0))
-            for message in (first, *map(client.checked, rest)):
-                found.setdefault(message.partition(), []).append(message)
-        return found
-
-    def _batch(self, number: int, messages: list[Any], at: dict[str, str]) -> SourceBatch:
-        """Convert messages of a partition, and set its position."""
-        at[self._part(number)] = last = str(messages[-1].offset())
-        return self._built(number, messages, at, position=last)
-
-    def _built(
+    def _batch(
         self, number: int, messages: list[Any], at: Mapping[str, str], **more: Any
     ) -> SourceBatch:
+        """Convert messages of a partition."""
         return build_batch(
-            map(self._entry, messages), self._address, _value, own_time=_TIMESTAMP,
+            map(self._entry, messages), self._roles, _value, own_time=_TIMESTAMP,
             part=self._part(number), lag=sum(self._unread(n, at) for n in self._partitions), **more,
         )  # fmt: skip
 
     def _unread(self, number: int, at: Mapping[str, str]) -> int:
         """Return the number of messages after the position of a partition, as far as known."""
-        where = self._client.at(number)
-        first, end = self._client.consumer.get_watermark_offsets(where, cached=True)
-        return max(0, int(end) - self._following(at.get(self._part(number)), max(int(first), 0)))
+        where = self._kafka.TopicPartition(self.topic, number)
+        first, end = self.consumer.get_watermark_offsets(where, cached=True)
+        return max(0, int(end) - _following(at.get(self._part(number)), max(int(first), 0)))
 
     def _entry(self, message: Any) -> Entry:
-        value, offset = message.value() or b"", str(message.offset())
-        milliseconds: int = message.timestamp()[1]
-        return Entry(
-            f"entry {offset}", offset, len(value), lambda: self._fields(message), milliseconds
-        )
+        value, offset, at = message.value() or b"", str(message.offset()), message.timestamp()[1]
+        return Entry(f"entry {offset}", offset, len(value), lambda: self._fields(message), at)
 
     def _fields(self, message: Any) -> dict[str, Any]:
         """Return the fields of a message, and its key."""
@@ -371,11 +270,21 @@ class KafkaTopic:
         except (ValueError, RecursionError) as error:
             raise SourceError(f"must be a JSON object with a key in UTF-8, got: {error}.") from None
         if not isinstance(fields, dict):
-            got = "none" if fields is None else type(fields).__name__
-            raise SourceError(f"must be a JSON object, got {got}.")
-        if self._address.key is not None:
-            fields[self._address.key] = key
+            raise SourceError(f"must be a JSON object, got {type(fields).__name__}.")
+        if self._key is not None:
+            fields[self._key] = key
         return fields
+
+
+def _following(position: str | None, first: int) -> int:
+    """Return the offset after a position, by default that of the first message."""
+    return first if position is None else int(position) + 1
+
+
+def _text(error: object) -> str:
+    """Return the text of an error of confluent-kafka, or of another one."""
+    found = error.args[0] if isinstance(error, Exception) and error.args else error
+    return str(found.str() if hasattr(found, "str") else error)
 
 
 def _value(value: Any, text: bool) -> Any:  # noqa: FBT001  passed by position

@@ -16,7 +16,6 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +29,7 @@ from onepass.errors import ParameterError, StoreError
 from onepass.serialization.models import load, save
 from onepass.service.consumer import SourceConsumer, check_times
 from onepass.service.durable import Durable, durable
-from onepass.service.kafka import Address, KafkaTopic, TopicClient
+from onepass.service.kafka import KafkaTopic
 from onepass.service.model import ManagedModel
 
 if TYPE_CHECKING:
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["PartitionedLearner", "merge_partitions"]
 
 _WHERE = "PartitionedLearner"
+_END = -1  # offset of librdkafka
 _POLL = 0.25  # seconds to wait for assignments, and between attempts to open a file
-_CHECK_INTERVAL = 5.0  # seconds between checks of the connection
 
 
 @dataclass
@@ -86,11 +85,10 @@ class PartitionedLearner:
     model : learner or Pipeline
         Learner of each partition, copied for a partition without a file; must support ``merge``.
     workdir : path-like
-        Existing folder that all processes of the group share, with working file locks.
+        Folder that all processes of the group share, with working file locks; created if it does
+        not exist.
     copy_seconds : float, default 10
         Seconds between copies of the learners to the files that ``merge_partitions`` reads.
-    log : callable, optional
-        As for ``SourceConsumer``: called with a text, and with ``source`` and ``why``.
     **options
         Options of ``op.durable``, such as ``snapshot_rows``.
 
@@ -133,26 +131,21 @@ class PartitionedLearner:
         workdir: str | os.PathLike[str],
         *,
         copy_seconds: float = 10.0,
-        log: Callable[..., object] | None = None,
         **options: Any,
     ) -> None:
-        self._address = address = Address.of(url)
-        if address.group is None:
+        self._topic = topic = KafkaTopic(url, 0)
+        if topic.group is None:
             raise ParameterError(
                 f"{_WHERE}: the address must name the consumer group, got no `group`. Add "
                 "&group=NAME, with the same name in all processes."
             )
         validation.in_range(copy_seconds, "copy_seconds", _WHERE, low=0.0)
-        self._folder = Path(workdir)
-        if not self._folder.is_dir():
-            raise ParameterError(
-                f"{_WHERE}: `workdir` must be an existing folder, got {workdir}. Create it, and "
-                "share it among all processes of the group."
-            )
         self._model = ManagedModel.of(model, _WHERE).learner
         clone(self._model).merge(clone(self._model))  # raises an error if it cannot be merged
-        check_times(self._model, address.name, has_time=address.time is not None)
-        self._url, self._log, self._options = url, log, options
+        check_times(self._model, topic)
+        self._folder = Path(workdir)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._url, self._options = url, options
         self._copy_seconds, self._copy_at = copy_seconds, 0.0
         self._lock = Lock()
         self.rows_refused = 0
@@ -161,12 +154,8 @@ class PartitionedLearner:
         self._open: dict[int, _Partition] = {}
         self._errors: dict[int, str] = {}
         self._error: str | None = None
-        self._check_at = 0.0
-        self._client = TopicClient(
-            address, **{"partition.assignment.strategy": "cooperative-sticky"}
-        )
         self._end = Event()
-        self._thread = Thread(target=self._work, name=f"group {address.group}", daemon=True)
+        self._thread = Thread(target=self._work, name=f"group {topic.group}", daemon=True)
         self._thread.start()
 
     @property
@@ -203,16 +192,15 @@ class PartitionedLearner:
         self.close()
 
     def _work(self) -> None:
-        consumer = self._client.consumer
+        consumer = self._topic.consumer
         consumer.subscribe(
-            [self._address.topic],
-            on_assign=lambda _, found: self._assigned.update(each.partition for each in found),
+            [self._topic.topic],
+            on_assign=self._assign,
             on_revoke=lambda _, found: self._release([each.partition for each in found]),
         )
         while not self._end.is_set():
             try:
-                self._client.poll(_POLL)  # calls on_assign and on_revoke; messages are ignored
-                self._client.call(lambda: consumer.pause(consumer.assignment()))
+                self._topic.poll(_POLL)  # calls on_assign and on_revoke; returns no messages
                 self._maintain()
                 self._error = None
             except Exception as error:  # noqa: BLE001  reported and retried
@@ -220,6 +208,14 @@ class PartitionedLearner:
                 self._end.wait(_POLL)
         self._release([*self._open])
         consumer.close()
+
+    def _assign(self, consumer: Any, found: list[Any]) -> None:
+        """Note assigned partitions, from which the consumer of the group must not read."""
+        for each in found:
+            each.offset = _END
+        consumer.incremental_assign(found)
+        consumer.pause(found)
+        self._assigned.update(each.partition for each in found)
 
     def _maintain(self) -> None:
         """Open assigned partitions, and copy learners and check the connection if due."""
@@ -229,21 +225,17 @@ class PartitionedLearner:
                 self._errors.pop(number, None)
             except Exception as error:  # noqa: BLE001  such as LockedError; retried
                 self._errors[number] = str(error) or repr(error)
-        now = time.monotonic()
-        if now >= self._check_at:
-            self._check_at = now + _CHECK_INTERVAL
-            self._client.partitions()
-        if now >= self._copy_at:
+        if (now := time.monotonic()) >= self._copy_at:
             self._copy_at = now + self._copy_seconds
+            self._topic.partitions()  # raises an error without a connection
             for each in self._open.values():
                 each.copy()
 
     def _opened(self, number: int) -> _Partition:
-        stem = f"{self._address.topic}-{number}"
+        stem = f"{self._topic.topic}-{number}"
         learner = durable(self._folder / f"{stem}.db", self._model, **self._options)
         try:
-            source = KafkaTopic(self._url, number)
-            consumer = SourceConsumer(learner, source, self, self._log)
+            consumer = SourceConsumer(learner, KafkaTopic(self._url, number), self)
         except BaseException:
             learner.close()
             raise
