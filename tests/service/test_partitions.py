@@ -26,7 +26,7 @@ def cluster() -> Iterator[KafkaCluster]:
 
 @pytest.fixture
 def config(tmp_path: Path) -> str:
-    """Short timeouts; the mock cluster excludes a first member that has less than its delay of 3 s."""
+    """Short timeouts, but longer than the 3 s that the mock cluster delays the first member."""
     path = tmp_path / "client.properties"
     path.write_text("session.timeout.ms=4000\nheartbeat.interval.ms=200\n")
     return str(path)
@@ -114,7 +114,7 @@ def test_one_model_per_key(cluster: KafkaCluster, tmp_path: Path, config: str) -
 
 def test_missing_topic_is_reported(cluster: KafkaCluster, tmp_path: Path, config: str) -> None:
     url = cluster.url(group="plant", config=config)
-    with PartitionedLearner(url, linear(), tmp_path, copy_seconds=0.1) as learner:
+    with PartitionedLearner(url, linear(), tmp_path) as learner:
         until(lambda: learner.errors)
         assert "nknown topic" in learner.errors[0]
         cluster.send(rows(4))
@@ -132,7 +132,9 @@ def test_invalid_arguments_are_refused(tmp_path: Path) -> None:
         PartitionedLearner(f"{url}&group=g&time=at", linear(), tmp_path)
     with pytest.raises(ParameterError, match="copy_seconds"):
         PartitionedLearner(f"{url}&group=g", linear(), tmp_path, copy_seconds=-1.0)
-    unmergeable = op.RLSRegressor(forgetting=op.forgetting.Directional())
+    with pytest.raises(TypeError, match="snapshot_row"):
+        PartitionedLearner(f"{url}&group=g", linear(), tmp_path, snapshot_row=1)
+    unmergeable = op.SGDRegressor()
     with pytest.raises(MergeError):
         PartitionedLearner(f"{url}&group=g", unmergeable, tmp_path)
     with pytest.raises(StoreError, match="must contain learners of the topic 'flow'"):

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from kafka_cluster import PARTITIONS, KafkaCluster
+from kafka_cluster import kafka as kafka_client
 from waiting import until
+from web_server import Server
 
 import onepass as op
 from onepass.errors import MissingExtraError, ParameterError
 from onepass.service import Durable, kafka
+from onepass.service import consumer as consumer_module
 from onepass.service.consumer import SourceConsumer, source
 from onepass.service.monitoring import Gauges
 
@@ -185,6 +188,34 @@ def test_missing_topic_and_unreachable_brokers_are_reported(
         cluster.__enter__()
 
 
+def test_errors_of_the_connection_lose_and_repeat_no_message(
+    cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errors come while messages are queued in the client."""
+    monkeypatch.setattr(kafka, "_CHECK_INTERVAL", 0.0)
+    monkeypatch.setattr(kafka, "_MAX_MESSAGES", 7)
+    monkeypatch.setattr(consumer_module, "_MIN_DELAY", 0.001)
+    original, count = kafka.KafkaTopic.partitions, 0
+
+    def failing(topic: kafka.KafkaTopic) -> list[int]:
+        nonlocal count
+        count += 1
+        return original(topic) if count % 12 else topic.call(_failing)
+
+    monkeypatch.setattr(kafka.KafkaTopic, "partitions", failing)
+    config = tmp_path / "client.properties"
+    config.write_text("fetch.wait.max.ms=20\n")
+    cluster.send(rows(400))
+    with fed(tmp_path, cluster.url(config=config)) as (durable, _, _):
+        until(lambda: sum(map(int, durable.positions.values())) == 400 - PARTITIONS)
+        assert durable.rows_seen == 400
+        assert count > 24
+
+
+def _failing() -> list[int]:
+    raise kafka_client.KafkaException(kafka_client.KafkaError(-195))
+
+
 def test_values_keep_their_types(cluster: KafkaCluster, tmp_path: Path) -> None:
     """Text stays text, booleans are numbers, and fields in ``text`` become text."""
     cluster.send(
@@ -227,6 +258,29 @@ def test_key_of_a_message_selects_a_model(cluster: KafkaCluster, tmp_path: Path)
         until(lambda: durable.rows_seen == 60)
         found = durable.predict([{"a": 10.0, "device": f"device {n}"} for n in (1, 2, 3)])
         np.testing.assert_allclose(found, [10.0, 20.0, 30.0], atol=1e-5)
+
+
+def test_topic_is_served(cluster: KafkaCluster, tmp_path: Path) -> None:
+    """``onepass serve --source``: state, lag, and a restart."""
+    op.save(linear(), tmp_path / "flow.onepass")
+    cluster.send([*rows(50), {"a": "text", "y": 1}])
+
+    def state() -> dict[str, Any]:
+        found = server.send("GET", "/state")[1]["models"][0]
+        return {name: found[name] for name in ("rows_seen", "rows_refused", "error", "positions")}
+
+    place = str(tmp_path / "flow.onepass")
+    with Server(tmp_path / "data", place, "--source", cluster.url()) as server:
+        positions = {f"kafka:flow/{n}": "12" if n < 3 else "11" for n in range(PARTITIONS)}
+        expected = {"rows_seen": 50, "rows_refused": 1, "error": None, "positions": positions}
+        until(lambda: state() == expected)
+        assert 'onepass_source_lag{model="flow",source="kafka:flow"} 0.0' in str(
+            server.send("GET", "/metrics")[1]
+        )
+        server.kill()
+        cluster.send(rows(4, 1))
+        server.start()
+        until(lambda: state()["rows_seen"] == 54)
 
 
 PLAIN = "kafka://localhost:9092/flow?target=y"

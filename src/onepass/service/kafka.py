@@ -155,8 +155,9 @@ class KafkaTopic:
         try:
             return command()
         except (self._kafka.KafkaException, RuntimeError) as error:
-            self.consumer.poll(0)  # calls _failed with the cause
-            raise self._error(f"{_text(error)}{self._why}") from error
+            self.consumer.poll(0)  # calls _failed with the cause, and may remove a message
+            self._at, why, self._why = None, self._why, ""
+            raise self._error(f"{_text(error)}{why}") from error
 
     def close(self) -> None:
         """Close the connections."""
@@ -190,13 +191,13 @@ class KafkaTopic:
         """Yield batches of up to a thousand messages of a partition as they arrive."""
         at = dict(start)
         while True:
+            assigned, self._at = self._at, None  # unknown until all batches were consumed
             if time.monotonic() >= self._check_at:
                 if self._partitions != (numbers := self._numbers()):
-                    self._partitions, self._at = numbers, None
+                    self._partitions, assigned = numbers, None
                 self._check_at = time.monotonic() + _CHECK_INTERVAL
-            if self._at is None or self._at != self._own(at):
+            if assigned != self._own(at):
                 yield from self._assign(at)
-            self._at = None  # unknown until all batches were consumed
             messages = self.poll(seconds)
             for number in sorted({message.partition() for message in messages}):
                 own = [message for message in messages if message.partition() == number]
@@ -266,13 +267,12 @@ class KafkaTopic:
         """Return the fields of a message, and its key."""
         try:
             fields = json.loads(message.value() or b"null")
-            key = (message.key() or b"").decode()
+            if self._key is not None and isinstance(fields, dict):
+                fields[self._key] = (message.key() or b"").decode()
         except (ValueError, RecursionError) as error:
             raise SourceError(f"must be a JSON object with a key in UTF-8, got: {error}.") from None
         if not isinstance(fields, dict):
             raise SourceError(f"must be a JSON object, got {type(fields).__name__}.")
-        if self._key is not None:
-            fields[self._key] = key
         return fields
 
 

@@ -18,6 +18,7 @@ import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Self
@@ -101,6 +102,8 @@ class PartitionedLearner:
 
     Raises
     ------
+    TypeError
+        If an option is unknown.
     ParameterError
         If the address is invalid or has no group, or if only one of learner and address has times.
     MergeError, TypeMismatchError
@@ -133,6 +136,7 @@ class PartitionedLearner:
         copy_seconds: float = 10.0,
         **options: Any,
     ) -> None:
+        signature(durable).bind("", None, **options)  # raises an error for unknown options
         self._topic = topic = KafkaTopic(url, 0)
         if topic.group is None:
             raise ParameterError(
@@ -202,9 +206,8 @@ class PartitionedLearner:
             try:
                 self._topic.poll(_POLL)  # calls on_assign and on_revoke; returns no messages
                 self._maintain()
-                self._error = None
             except Exception as error:  # noqa: BLE001  reported and retried
-                self._error = str(error) or repr(error)
+                self._error, self._copy_at = str(error) or repr(error), 0.0
                 self._end.wait(_POLL)
         self._release([*self._open])
         consumer.close()
@@ -230,6 +233,7 @@ class PartitionedLearner:
             self._topic.partitions()  # raises an error without a connection
             for each in self._open.values():
                 each.copy()
+            self._error = None
 
     def _opened(self, number: int) -> _Partition:
         stem = f"{self._topic.topic}-{number}"

@@ -44,6 +44,8 @@ class Address(Roles):
 
     Parameters
     ----------
+    name, target, time, text, drop
+        As for ``Roles``.
     host, port, db
         Address of Redis, and number of the database.
     user, password : str or None
