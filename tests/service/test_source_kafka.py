@@ -135,6 +135,19 @@ def test_messages_are_not_skipped_before_the_first_learned_row(
         until(lambda: durable.rows_seen == 40)
 
 
+def test_partition_of_invalid_messages_delays_no_other(
+    cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    for partition in (0, 3):
+        cluster.send([{"a": 1}] * 5, partition=partition)
+    cluster.send(rows(10), partition=1)
+    with fed(tmp_path, cluster.url()) as (durable, consumer, gauges):
+        until(lambda: gauges.rows_refused == 10)
+        until(lambda: durable.rows_seen == 10)
+        until(lambda: consumer.error is None)
+        until(lambda: len(durable.positions) == 3)
+
+
 def test_messages_deleted_before_reading_are_counted(cluster: KafkaCluster, tmp_path: Path) -> None:
     """The mock cluster retains 5 MiB per partition."""
     with fed(tmp_path, cluster.url(drop="note")) as (durable, _, _):

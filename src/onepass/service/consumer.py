@@ -127,7 +127,7 @@ class SourceConsumer:
                 else:  # bisect, to find the rejected rows
                     middle = (first + end) // 2
                     waiting += [(middle, end), (first, middle)]
-            if refused and not passed and batch.part not in self._durable.positions:
+            if refused and not passed and not self._begun():
                 raise SourceError(
                     f"{batch.part}: at least one of the first {len(refused):,} entries must be a "
                     f"row that can be learned, but all are rejected: {refused[0][1]} Correct the "
@@ -140,6 +140,11 @@ class SourceConsumer:
             if passed:
                 self._count(batch, [why for before, why in refused if before < passed])
         self.lag = batch.lag
+
+    def _begun(self) -> bool:
+        """Return whether a row of the source was learned."""
+        name = self.source.name
+        return any(part == name or part.startswith(f"{name}/") for part in self._durable.positions)
 
     def _refusal(self, rows: dict[str, Any]) -> str | None:
         """Learn rows with their position; return why the learner rejects them, or None."""

@@ -95,7 +95,7 @@ class KafkaTopic:
         self.consumer = self._connected(parts.netloc, parameters.get("config"))
         self._partitions: list[int] = []
         self._at: dict[str, str] | None = None  # positions of the assigned partitions, if known
-        self._check_at = 0.0
+        self._check_at, self._turn = 0.0, 0
 
     def _connected(self, servers: str, config: str | None) -> Any:
         fixed = {
@@ -199,7 +199,8 @@ class KafkaTopic:
             if assigned != self._own(at):
                 yield from self._assign(at)
             messages = self.poll(seconds)
-            for number in sorted({message.partition() for message in messages}):
+            self._turn += 1
+            for number in sorted({message.partition() for message in messages}, key=self._order):
                 own = [message for message in messages if message.partition() == number]
                 at[self._part(number)] = last = str(own[-1].offset())
                 yield self._batch(number, own, at, position=last)
@@ -209,6 +210,10 @@ class KafkaTopic:
 
     def _numbers(self) -> list[int]:
         return [number for number in self.partitions() if self._only in {None, number}]
+
+    def _order(self, number: int) -> int:
+        """Return the rank of a partition: each is first in turn, also if the first one fails."""
+        return (number + self._turn) % len(self._partitions)
 
     def _part(self, number: int) -> str:
         return f"{self._roles.name}/{number}"
