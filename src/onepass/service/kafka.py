@@ -103,7 +103,7 @@ class KafkaTopic:
             "group.id": self.group or "onepass",  # of no effect without `subscribe`
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
-            "partition.assignment.strategy": "cooperative-sticky",
+            "partition.assignment.strategy": "range",  # librdkafka 2.16 crashes with sticky ones
         }
         try:
             lines = Path(config).read_text(encoding="utf-8").splitlines() if config else []

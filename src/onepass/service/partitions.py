@@ -216,7 +216,7 @@ class PartitionedLearner:
         """Note assigned partitions, from which the consumer of the group must not read."""
         for each in found:
             each.offset = _END
-        consumer.incremental_assign(found)
+        consumer.assign(found)
         consumer.pause(found)
         self._assigned.update(each.partition for each in found)
 
