@@ -472,7 +472,7 @@ import sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
-        if top in {"httptools", "httpx", "matplotlib", "onnxruntime", "pandas",
+        if top in {"confluent_kafka", "httptools", "httpx", "matplotlib", "onnxruntime", "pandas",
                    "polars", "prometheus_client", "redis", "river", "starlette", "torch",
                    "uvicorn", "uvloop"}:
             raise ImportError(name)

@@ -112,9 +112,10 @@ def serve(
         ddm, eddm, fhddm, hddma, hddmw. If a detector fails, it is disabled, and the page shows the
         error.
     source
-        Redis stream to learn from: redis://HOST:6379/0?stream=NAME&target=FIELD, preceded by
-        LEARNER= if there are several learners. Repeatable. The environment variable ONEPASS_SOURCE
-        sets a source without showing its password in the process list.
+        Redis stream or Kafka topic to learn from: redis://HOST:6379/0?stream=NAME&target=FIELD or
+        kafka://HOST:9092/TOPIC?target=FIELD, preceded by LEARNER= if there are several learners.
+        Repeatable. The environment variable ONEPASS_SOURCE sets a source without showing its
+        password in the process list.
     max_queued
         Max rows queued to be learned, per learner (default 65,536). Beyond it, requests get 429
         with Retry-After.

@@ -2,7 +2,8 @@
 
 :func:`durable` stores a learner in a file, without a server; :func:`examine` verifies such a file.
 :class:`Client` and :class:`AsyncClient` send requests to a server, and raise :class:`ServiceError`
-if the server rejects a request.
+if the server rejects a request. :class:`PartitionedLearner` learns a Kafka topic in several
+processes, and :func:`merge_partitions` merges their learners.
 """
 
 import onepass.features  # noqa: F401  registers classes that stored models may contain
@@ -10,6 +11,7 @@ from onepass.errors import ServiceError
 from onepass.service.client import AsyncClient, Client
 from onepass.service.durable import Durable, Version, durable
 from onepass.service.examine import examine
+from onepass.service.partitions import PartitionedLearner, merge_partitions
 from onepass.service.requests import LearnResult
 
 __all__ = [
@@ -17,8 +19,10 @@ __all__ = [
     "Client",
     "Durable",
     "LearnResult",
+    "PartitionedLearner",
     "ServiceError",
     "Version",
     "durable",
     "examine",
+    "merge_partitions",
 ]

@@ -8,23 +8,29 @@ all rows are rejected, the address is probably wrong.
 
 from collections.abc import Callable
 from threading import Event, Thread
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from sklearn.base import is_classifier
 
 from onepass.errors import ParameterError, SourceError, StoreError
 from onepass.service.durable import Durable
-from onepass.service.monitoring import Gauges
+from onepass.service.kafka import KafkaTopic
 from onepass.service.redis import RedisStream
 from onepass.service.source import Source, SourceBatch
 from onepass.types import Array
 
-__all__ = ["SCHEMES", "SourceConsumer", "source"]
+__all__ = ["SCHEMES", "SourceConsumer", "check_times", "source"]
 
 _POLL = 0.25  # seconds to wait for rows before checking whether to stop
 _MIN_DELAY, _MAX_DELAY = 0.1, 5.0  # seconds between two attempts
 _WHOLE = 2.0**53  # float64 represents all integers up to this
+
+
+class _Counter(Protocol):
+    """Counter of rejected rows."""
+
+    def refuse(self, rows: int, why: str) -> None: ...
 
 
 class SourceConsumer:
@@ -36,7 +42,7 @@ class SourceConsumer:
         Learner; its positions determine where reading continues.
     source : Source
         Source to read; ``close`` closes it.
-    gauges : Gauges
+    gauges : Gauges, or an object with a method ``refuse``
         Metrics that count rejected rows.
     log : callable, optional
         Called with "the source is read" or "the source cannot be read" when this state changes, and
@@ -59,16 +65,11 @@ class SourceConsumer:
         self,
         durable: Durable,
         source: Source,
-        gauges: Gauges,
+        gauges: _Counter,
         log: Callable[..., object] | None = None,
     ) -> None:
         learner = durable.frozen_copy
-        if bool(getattr(learner, "_uses_time", False)) != source.has_time:
-            must = "not name" if source.has_time else "name"
-            raise ParameterError(
-                f"{source.name}: the address must {must} the field of the time, as the learner "
-                f"is {learner!r:.200}. Set `time` only for a learner that forgets by time."
-            )
+        check_times(learner, source)
         self._durable, self.source, self._gauges = durable, source, gauges
         self._labels, self._log = is_classifier(learner), log
         self._end = Event()
@@ -126,7 +127,7 @@ class SourceConsumer:
                 else:  # bisect, to find the rejected rows
                     middle = (first + end) // 2
                     waiting += [(middle, end), (first, middle)]
-            if refused and not passed and batch.part not in self._durable.positions:
+            if refused and not passed and not self._begun():
                 raise SourceError(
                     f"{batch.part}: at least one of the first {len(refused):,} entries must be a "
                     f"row that can be learned, but all are rejected: {refused[0][1]} Correct the "
@@ -139,6 +140,11 @@ class SourceConsumer:
             if passed:
                 self._count(batch, [why for before, why in refused if before < passed])
         self.lag = batch.lag
+
+    def _begun(self) -> bool:
+        """Return whether a row of the source was learned."""
+        name = self.source.name
+        return any(part == name or part.startswith(f"{name}/") for part in self._durable.positions)
 
     def _refusal(self, rows: dict[str, Any]) -> str | None:
         """Learn rows with their position; return why the learner rejects them, or None."""
@@ -159,13 +165,27 @@ class SourceConsumer:
             self._gauges.refuse(1, why)
 
 
+def check_times(learner: object, source: Source) -> None:
+    """Raise ParameterError if only one of a learner and a source has times."""
+    if bool(getattr(learner, "_uses_time", False)) != source.has_time:
+        must = "not name" if source.has_time else "name"
+        raise ParameterError(
+            f"{source.name}: the address must {must} the field of the time, as the learner "
+            f"is {learner!r:.200}. Set `time` only for a learner that forgets by time."
+        )
+
+
 def _labels(y: Array) -> Array:
     """Convert labels to integers if all of them are whole numbers."""
     whole = y.dtype.kind == "f" and bool(((y == np.floor(y)) & (np.abs(y) < _WHOLE)).all())
     return y.astype(np.int64) if whole else y
 
 
-SCHEMES: dict[str, Callable[[str], Source]] = {"redis": RedisStream, "rediss": RedisStream}
+SCHEMES: dict[str, Callable[[str], Source]] = {
+    "redis": RedisStream,
+    "rediss": RedisStream,
+    "kafka": KafkaTopic,
+}
 """Constructors of sources, called with the address, by URL scheme."""
 
 
@@ -175,7 +195,8 @@ def source(url: str) -> Source:
     Parameters
     ----------
     url : str
-        Address such as ``redis://localhost:6379/0?stream=flow&target=y``; see :mod:`.redis`.
+        Address such as ``redis://localhost:6379/0?stream=flow&target=y``; see :mod:`.redis` and
+        :mod:`.kafka`.
 
     Raises
     ------

@@ -6,18 +6,9 @@ a column contains numbers or text. The address defines the roles of the fields::
 
     redis://USER:PASSWORD@HOST:6379/0?stream=NAME&target=FIELD
 
-============= ====================================================================================
-``stream``    key of the stream
-``target``    field of the targets; labels of a classifier must be whole numbers or text
-``time``      field of the time of a row, a number or an ISO 8601 date, for a learner that forgets
-              by time; ``id`` for the time in the entry's id
-``text``      fields that are text even if they look like numbers, such as ``text=postcode,y``
-``drop``      fields to ignore
-``name``      name under which positions are stored, by default the address without its password;
-              with a name, positions survive a change of the address; under a new name, the stream
-              is learned from its beginning
-``ca``        file of trusted certificates, for ``rediss://`` (TLS)
-============= ====================================================================================
+``stream`` is the key of the stream, ``target`` and the other roles of fields are described in
+:mod:`.source`. ``time=id`` selects the time in the entry's id, and ``ca=FILE`` the trusted
+certificates for ``rediss://`` (TLS).
 
 A position is the id of an entry, and the number of entries of the stream up to this entry. The
 number reveals entries that were removed (``XTRIM``, ``MAXLEN``, ``DEL``) before they were read;
@@ -29,54 +20,40 @@ Redis 7 or later is required. Entries are durable if Redis runs with ``appendonl
 package hiredis, which ``onepass[redis]`` installs, doubles the reading speed.
 """
 
-import datetime as dt
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
-from urllib.parse import SplitResult, parse_qs, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, unquote, urlencode
 
-import numpy as np
+from onepass.errors import SourceError, import_extra
+from onepass.service.source import WHERE, AddressForm, Entry, Roles, SourceBatch, build_batch
 
-from onepass.errors import OnepassError, ParameterError, SourceError, import_extra
-from onepass.service.source import SourceBatch
-from onepass.types import Array
-from onepass.validation.table import Table
+__all__ = ["Address", "RedisStream"]
 
-__all__ = ["Address", "Entry", "RedisStream", "build_batch"]
-
-_SUCH = "redis://HOST:6379/0?stream=NAME&target=FIELD"
-_ESCAPE = "In a user, password or name, write @ : / ? # and % as %40 %3A %2F %3F %23 and %25"
-_MAX_NAME = 512  # max characters of a name of positions
-_ONE = ("stream", "target", "time", "name", "ca")
-_MANY = ("text", "drop")  # lists of fields, separated by commas
-_WORD = re.compile("[a-z_-]{1,20}")
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+_FORM = AddressForm(
+    "redis://HOST:6379/0?stream=NAME&target=FIELD",
+    ("stream", "target"),
+    ("ca",),
+    "In a user, password or name, write @ : / ? # and % as %40 %3A %2F %3F %23 and %25",
+)
 
 
 @dataclass(frozen=True)
-class Address:
+class Address(Roles):
     """Address of a stream, and the roles of its fields.
 
     Parameters
     ----------
+    name, target, time, text, drop
+        As for ``Roles``.
     host, port, db
         Address of Redis, and number of the database.
     user, password : str or None
     tls : bool
     stream : str
         Key of the stream.
-    target : str
-        Field of the targets.
-    time : str or None
-        Field of the time of a row, or ``id``.
-    text, drop : frozenset of str
-        Fields that are text even if they look like numbers, and fields to ignore.
     ca : str or None
         File of trusted certificates.
-    name : str
-        Name under which positions are stored.
     """
 
     host: str
@@ -86,12 +63,7 @@ class Address:
     password: str | None = field(repr=False)
     tls: bool
     stream: str
-    target: str
-    time: str | None
-    text: frozenset[str]
-    drop: frozenset[str]
     ca: str | None
-    name: str
 
     @classmethod
     def of(cls, url: str) -> "Address":
@@ -102,49 +74,18 @@ class Address:
         ParameterError
             If the address is invalid.
         """
-        parts, parameters = _read(url)
+        parts, parameters = _FORM.parse(url)
         host, port, db = _place(parts)
         shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/{db}"
-        name = parameters.get("name", f"{shown}?{urlencode({'stream': parameters['stream']})}")
-        if len(name) > _MAX_NAME or any(map(_UNPRINTABLE.search, (name, *parameters.values()))):
-            remedy = f"Use parameters of printable characters, and a name of at most {_MAX_NAME}"
-            raise _error(f"a name of {len(name):,} characters, or unprintable characters", remedy)
-        text, drop = (frozenset(filter(None, parameters.get(e, "").split(","))) for e in _MANY)
+        stream = parameters["stream"]
         user, password = (
             unquote(part) if part else None for part in (parts.username, parts.password)
         )
         return cls(
-            host, port, db, user, password, parts.scheme == "rediss", parameters["stream"],
-            parameters["target"], parameters.get("time"), text, drop, parameters.get("ca"), name,
+            **_FORM.roles(parameters, f"{shown}?{urlencode({'stream': stream})}"),
+            host=host, port=port, db=db, user=user, password=password,
+            tls=parts.scheme == "rediss", stream=stream, ca=parameters.get("ca"),
         )  # fmt: skip
-
-
-def _read(url: str) -> tuple[SplitResult, dict[str, str]]:
-    try:
-        parts = urlsplit(url)
-        query = parse_qs(parts.query, keep_blank_values=True, errors="strict")
-    except ValueError:
-        raise _error("an invalid URL", _ESCAPE) from None
-    if _UNPRINTABLE.search(url):
-        raise _error("characters that are not printable", _ESCAPE)
-    if "@" in parts.path + parts.query + parts.fragment:
-        raise _error("an '@' after the host", _ESCAPE)
-    return parts, _parameters(query)
-
-
-def _parameters(query: dict[str, list[str]]) -> dict[str, str]:
-    unknown = query.keys() - {*_ONE, *_MANY}
-    if unknown:
-        names = ", ".join(sorted(filter(_WORD.fullmatch, unknown))) or "other names"
-        got = f"unknown parameters ({names})"
-        raise _error(got, f"The parameters are {', '.join((*_ONE, *_MANY))}")
-    invalid = [name for name, values in query.items() if len(values) > 1 or not values[0]]
-    if invalid:
-        raise _error(f"{invalid[0]} twice or empty", "Pass each parameter once, with a value")
-    for name in ("stream", "target"):
-        if name not in query:
-            raise _error(f"no {name!r}", "Name the stream, and the field of the targets")
-    return {name: values[0] for name, values in query.items()}
 
 
 def _place(parts: SplitResult) -> tuple[str, int, int]:
@@ -154,96 +95,31 @@ def _place(parts: SplitResult) -> tuple[str, int, int]:
         port = 0
     db = parts.path.strip("/") or "0"
     if not (parts.hostname and port and db.isdecimal() and len(db) < 6) or parts.fragment:
-        raise _error("no host, or an invalid port or database number", _ESCAPE)
+        raise _FORM.error("no host, or an invalid port or database number")
     return parts.hostname, port, int(db)
 
 
-def _error(got: str, remedy: str) -> ParameterError:
-    return ParameterError(f"{_WHERE}: the address must have the form {_SUCH}, got {got}. {remedy}.")
-
-
-Entry = tuple[bytes, dict[bytes, bytes]]
+_Fields = dict[bytes, bytes]
+_Raw = tuple[bytes, _Fields]
 """Id and fields of an entry."""
 
-_MAX_ENTRY_BYTES = 1 << 20
-_LATEST = 253_402_300_800_000  # milliseconds since 1970: the year 10000
 
-
-def build_batch(
-    entries: Sequence[Entry],
-    address: Address,
-    before: int,
-    **more: Any,
-) -> SourceBatch:
-    """Convert entries to a batch of rows, without the invalid entries.
-
-    Parameters
-    ----------
-    entries : sequence of Entry
-        Entries in order.
-    address : Address
-    before : int
-        Number of earlier entries of the stream.
-    **more
-        Further fields of :class:`SourceBatch`; ``position`` is used if there are no entries.
-    """
-    rows: list[dict[str, Any]] = []
-    targets, times, positions, refused = [], [], [], []
-    position = more.pop("position")
-    for number, (raw, fields) in enumerate(entries, before + 1):
-        name = raw.decode()
-        position = f"{name}/{number}"
-        try:
-            row, value, time = _row(name, fields, address)
-        except SourceError as error:
-            refused.append((len(rows), f"{address.name}: entry {name} {error}"))
-            continue
-        rows.append(row)
-        targets.append(value)
-        times.append(time)
-        positions.append(position)
-    X: Table | list[dict[str, Any]] = rows
-    with suppress(OnepassError):  # a column with numbers and text: some rows will be rejected
-        X = Table.from_rows(rows)
-    return SourceBatch(
-        address.name, position, positions, X, _array(targets),
-        None if address.time is None else _array(times), refused, **more,
-    )  # fmt: skip
-
-
-def _row(
-    name: str, fields: dict[bytes, bytes], address: Address
-) -> tuple[dict[str, Any], Any, Any]:
-    """Return the row of an entry, its target and its time."""
+def _entry(raw: bytes, fields: _Fields, number: int) -> Entry:
+    """Describe the entry with a number in its stream."""
+    name = raw.decode()
     size = sum(map(len, fields)) + sum(map(len, fields.values()))
-    if size > _MAX_ENTRY_BYTES:
-        raise SourceError(f"must have at most {_MAX_ENTRY_BYTES:,} bytes, got {size:,}.")
+    milliseconds = int(name.partition("-")[0])
+    return Entry(f"entry {name}", f"{name}/{number}", size, lambda: _decoded(fields), milliseconds)
+
+
+def _decoded(fields: _Fields) -> dict[str, str]:
     try:
-        texts = {field.decode(): text.decode() for field, text in fields.items()}
+        return {field.decode(): text.decode() for field, text in fields.items()}
     except UnicodeDecodeError:
         raise SourceError("must be text in UTF-8, got other bytes.") from None
-    target, when = address.target, address.time
-    value = _value(texts.pop(target, ""), text=target in address.text)
-    if value is None or value != value:  # noqa: PLR0124  nan
-        got = "none" if value is None else "nan"
-        raise SourceError(f"must have a target in its field {target!r}, got {got}.")
-    time = None
-    if when == "id":
-        at = int(name.partition("-")[0])
-        if at >= _LATEST:
-            raise SourceError(f"must have an id that is a time in milliseconds, got {name[:40]}.")
-        time = np.datetime64(at, "ms").astype("datetime64[us]")
-    elif when is not None:
-        time = _time(texts.pop(when, ""), when)
-    row = {
-        field: _value(text, text=field in address.text)
-        for field, text in texts.items()
-        if field not in address.drop
-    }
-    return row, value, time
 
 
-def _value(word: str, *, text: bool) -> Any:
+def _value(word: str, text: bool) -> Any:  # noqa: FBT001  passed by position
     """Parse a number; return other text unchanged, and None for empty text."""
     if not word:
         return None
@@ -255,32 +131,7 @@ def _value(word: str, *, text: bool) -> Any:
         return word
 
 
-def _time(word: str, field: str) -> Any:
-    """Parse a time: a number or a date."""
-    time = _value(word, text=False)
-    if isinstance(time, str):
-        with suppress(ValueError):
-            time = dt.datetime.fromisoformat(word)  # UTC if there is no time zone
-    if time is None or isinstance(time, str):
-        got = f"{word[:40]!r}" if word else "none"
-        raise SourceError(
-            f"must have a number or a date such as 2026-11-22T23:08:40Z in its field {field!r}, "
-            f"got {got}."
-        )
-    return time
-
-
-def _array(values: list[object]) -> Array:
-    """Convert values to an array of their common type, or of objects."""
-    if len({type(value) for value in values}) == 1 and not isinstance(values[0], str):
-        return np.array(values)
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
-
-
 _T = TypeVar("_T")
-_WHERE = "serve: --source"
 _MAX_ENTRIES = 1000  # entries per batch
 _BEGINNING = "0-0"
 _TIMEOUT = 5.0  # seconds for a response of Redis
@@ -296,7 +147,7 @@ class _StreamState:
     length: int
     first: str
     last: str
-    entries: list[Entry]
+    entries: list[_Raw]
     """The next entries after a position."""
 
 
@@ -319,9 +170,9 @@ class RedisStream:
     def __init__(self, url: str) -> None:
         self._address = address = Address.of(url)
         self.name, self.has_time = address.name, address.time is not None
-        self._redis = redis = import_extra("redis", extra="redis", where=_WHERE)
-        retry = import_extra("redis.retry", extra="redis", where=_WHERE)
-        backoff = import_extra("redis.backoff", extra="redis", where=_WHERE)
+        self._redis = redis = import_extra("redis", extra="redis", where=WHERE)
+        retry = import_extra("redis.retry", extra="redis", where=WHERE)
+        backoff = import_extra("redis.backoff", extra="redis", where=WHERE)
         tls = {"ssl": True, "ssl_ca_certs": address.ca} if address.tls else {}
         self._client = redis.Redis(
             address.host, address.port, address.db, username=address.user,
@@ -346,9 +197,11 @@ class RedisStream:
                     None if count in {None, before} else self._removed(before - (count or 0), at)
                 )
                 lag = state.added - before - len(state.entries)
+                numbered = enumerate(state.entries, before + 1)
                 batch = build_batch(
-                    state.entries, self._address, before, removed=removed, lag=max(lag, 0),
-                    position=f"{at}/{before}",
+                    (_entry(*raw, number) for number, raw in numbered), self._address, _value,
+                    own_time="id", part=self.name, position=f"{at}/{before}", removed=removed,
+                    lag=max(lag, 0),
                 )  # fmt: skip
                 at, count = self._place(batch.position)
                 if state.entries or removed:

@@ -1,0 +1,309 @@
+"""A Kafka topic as a source of rows: the value of each message is a JSON object, and one row.
+
+Numbers and booleans become numbers, text stays text, and null and empty text are missing values.
+The address defines the roles of the fields::
+
+    kafka://HOST:9092,HOST:9092/TOPIC?target=FIELD
+
+``target`` and the other roles are described in :mod:`.source`; ``time=message.timestamp`` selects
+the timestamp of the message, and the default of ``name`` is ``kafka:TOPIC``. In addition:
+
+============= ====================================================================================
+``key``       field that contains the key of the message, as text, such as the ``by`` of ``Keyed``
+``config``    file of properties of librdkafka, one ``name=value`` per line, such as
+              ``security.protocol=SASL_SSL``, ``sasl.username`` and ``sasl.password``
+``group``     consumer group that assigns the partitions to processes; only for
+              :class:`.PartitionedLearner`
+============= ====================================================================================
+
+Each partition is one part. Its position is the offset of the last message that was read; offsets
+are not committed to Kafka. Messages that were deleted before they were read (retention) are counted
+as rejected, with a message. Partitions that are added to the topic are read from their beginning.
+"""
+
+import json
+import math
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from onepass.errors import SourceError, import_extra
+from onepass.service.source import WHERE, AddressForm, Entry, Roles, SourceBatch, build_batch
+
+__all__ = ["KafkaTopic"]
+
+_T = TypeVar("_T")
+_FORM = AddressForm(
+    "kafka://HOST:9092/TOPIC?target=FIELD",
+    ("target",),
+    ("key", "group", "config"),
+    "Write credentials into the file `config`, such as sasl.username=NAME",
+)
+_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+_TIMESTAMP = "message.timestamp"
+_TIMEOUT = 5.0  # seconds for a response of Kafka
+_CHECK_INTERVAL = 2.0  # seconds between checks of the connection and the number of partitions
+_MAX_MESSAGES = 1000  # messages read at once
+_DEFAULTS = {
+    "log_level": 0,
+    "queued.max.messages.kbytes": 8192,  # per client
+}
+
+
+class KafkaTopic:
+    """A Kafka topic, or one of its partitions, as a source.
+
+    Parameters
+    ----------
+    url : str
+        Address, as described in the module's docstring.
+    partition : int, optional
+        The partition to read; all by default, and then the address must not have a group.
+
+    Attributes
+    ----------
+    topic : str
+    group : str or None
+    consumer : confluent_kafka.Consumer
+
+    Raises
+    ------
+    ParameterError
+        If the address or the file ``config`` is invalid.
+    MissingExtraError
+        If the package confluent-kafka is not installed.
+    """
+
+    def __init__(self, url: str, partition: int | None = None) -> None:
+        parts, parameters = _FORM.parse(url)
+        self.topic, self.group = parts.path.strip("/"), parameters.get("group")
+        if "@" in parts.netloc:
+            raise _FORM.error("a user or password")
+        if not (parts.netloc and _TOPIC.fullmatch(self.topic)) or parts.fragment:
+            raise _FORM.error("no host, or an invalid topic", "Pass a host and one topic")
+        if partition is None and self.group is not None:
+            remedy = "Omit the group, or use onepass.service.PartitionedLearner"
+            raise _FORM.error("a `group`, although one learner reads all partitions", remedy)
+        self._roles = Roles(**_FORM.roles(parameters, f"kafka:{self.topic}"))
+        self._key, self._only = parameters.get("key"), partition
+        self.name = self._roles.name if partition is None else self._part(partition)
+        self.has_time = self._roles.time is not None
+        self._kafka = import_extra("confluent_kafka", extra="kafka", where=WHERE)
+        self._why = ""  # last error of the connection
+        self.consumer = self._connected(parts.netloc, parameters.get("config"))
+        self._partitions: list[int] = []
+        self._at: dict[str, str] | None = None  # positions of the assigned partitions, if known
+        self._check_at, self._turn = 0.0, 0
+
+    def _connected(self, servers: str, config: str | None) -> Any:
+        fixed = {
+            "bootstrap.servers": servers,
+            "group.id": self.group or "onepass",  # of no effect without `subscribe`
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "partition.assignment.strategy": "range",  # librdkafka 2.16 crashes with sticky ones
+        }
+        try:
+            lines = Path(config).read_text(encoding="utf-8").splitlines() if config else []
+            pairs = [line.partition("=") for line in lines if line.strip() and line[0] != "#"]
+            found = {name.strip(): value.strip() for name, _, value in pairs}
+            if both := fixed.keys() & found:
+                got = f"a file `config` that sets {', '.join(sorted(both))}"
+                raise _FORM.error(got, "Remove these properties")
+            settings = {**_DEFAULTS, **found, **fixed, "error_cb": self._failed}
+            return self._kafka.Consumer(settings)
+        except (self._kafka.KafkaException, OSError, UnicodeDecodeError) as error:
+            got = f"a file `config` that is invalid: {_text(error)}"
+            raise _FORM.error(got, f"Correct {config}") from None
+
+    # -- the client --------------------------------------------------------------------------------
+
+    def partitions(self) -> list[int]:
+        """Return the numbers of the partitions of the topic.
+
+        Raises
+        ------
+        SourceError
+            If the topic does not exist or cannot be reached.
+        """
+        topics = self.call(lambda: self.consumer.list_topics(self.topic, _TIMEOUT).topics)
+        if topics[self.topic].error is not None:
+            raise self._error(topics[self.topic].error)
+        return sorted(topics[self.topic].partitions)
+
+    def poll(self, seconds: float) -> list[Any]:
+        """Wait for messages, and return them.
+
+        Raises
+        ------
+        SourceError
+            If messages cannot be read.
+        """
+        consume = self.consumer.consume
+        found: list[Any] = self.call(lambda: consume(1, seconds))
+        if found:
+            found += self.call(lambda: consume(_MAX_MESSAGES - 1, 0))
+        for message in found:
+            if message.error() is not None:
+                raise self._error(message.error())
+        return found
+
+    def call(self, command: Callable[[], _T]) -> _T:
+        """Call the client, and convert its errors to SourceError."""
+        try:
+            return command()
+        except (self._kafka.KafkaException, RuntimeError) as error:
+            self.consumer.poll(0)  # calls _failed with the cause, and may remove a message
+            self._at, why, self._why = None, self._why, ""
+            raise self._error(f"{_text(error)}{why}") from error
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.consumer.close()
+
+    def _offsets(self, number: int) -> tuple[int, int]:
+        """Return the offsets of the first message of a partition, and after its last message."""
+        where = self._kafka.TopicPartition(self.topic, number)
+        found: tuple[int, int] = self.call(
+            lambda: self.consumer.get_watermark_offsets(where, _TIMEOUT)
+        )
+        return found
+
+    def _error(self, got: object) -> SourceError:
+        return SourceError(
+            f"{self.name}: the source must be a Kafka topic that can be read, got: "
+            f"{_text(got).rstrip('.')}. Check that Kafka runs, and the address."
+        )
+
+    def _failed(self, error: object) -> None:
+        self._why = f" ({_text(error)})"
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def positions(self) -> dict[str, str]:
+        """Return the offset of the last message of each partition that is not empty."""
+        ends = {n: self._offsets(n)[1] for n in self._numbers()}
+        return {self._part(n): str(end - 1) for n, end in ends.items() if end}
+
+    def read(self, start: Mapping[str, str], *, seconds: float) -> Iterator[SourceBatch]:
+        """Yield batches of up to a thousand messages of a partition as they arrive."""
+        at = dict(start)
+        while True:
+            assigned, self._at = self._at, None  # unknown until all batches were consumed
+            if time.monotonic() >= self._check_at:
+                if self._partitions != (numbers := self._numbers()):
+                    self._partitions, assigned = numbers, None
+                self._check_at = time.monotonic() + _CHECK_INTERVAL
+            if assigned != self._own(at):
+                yield from self._assign(at)
+            messages = self.poll(seconds)
+            self._turn += 1
+            for number in sorted({message.partition() for message in messages}, key=self._order):
+                own = [message for message in messages if message.partition() == number]
+                at[self._part(number)] = last = str(own[-1].offset())
+                yield self._batch(number, own, at, position=last)
+            self._at = self._own(at)
+            if not messages:
+                return
+
+    def _numbers(self) -> list[int]:
+        return [number for number in self.partitions() if self._only in {None, number}]
+
+    def _order(self, number: int) -> int:
+        """Return the rank of a partition: each is first in turn, also if the first one fails."""
+        return (number + self._turn) % len(self._partitions)
+
+    def _part(self, number: int) -> str:
+        return f"{self._roles.name}/{number}"
+
+    def _own(self, positions: Mapping[str, str]) -> dict[str, str]:
+        """Return the positions of the assigned partitions."""
+        parts = map(self._part, self._partitions)
+        return {part: positions[part] for part in parts if part in positions}
+
+    def _assign(self, at: dict[str, str]) -> Iterator[SourceBatch]:
+        """Seek to positions, and yield empty batches with the numbers of deleted messages."""
+        assigned = []
+        for number in self._partitions:
+            part = self._part(number)
+            first, end = self._offsets(number)
+            following = _following(at.get(part), first)
+            if following > end:
+                raise SourceError(
+                    f"{part}: the partition must reach message {following - 1}, which was read, "
+                    f"but it ends before {end}: the topic was recreated, or Kafka has lost "
+                    "messages. Reading continues after that message; to learn the topic from its "
+                    "beginning, set another `name` in the address."
+                )
+            offset = max(first, following)
+            assigned.append(self._kafka.TopicPartition(self.topic, number, offset))
+            if following < first:
+                at[part] = str(first - 1)
+                why = (
+                    f"{part}: messages must exist until they are read, but {first - following:,} "
+                    f"messages after {following - 1} were deleted. Increase the topic's retention."
+                )
+                removed = (first - following, why)
+                yield self._batch(number, [], at, removed=removed, position=at[part])
+        self.call(lambda: self.consumer.assign(assigned))
+
+    def _batch(
+        self, number: int, messages: list[Any], at: Mapping[str, str], **more: Any
+    ) -> SourceBatch:
+        """Convert messages of a partition."""
+        return build_batch(
+            map(self._entry, messages), self._roles, _value, own_time=_TIMESTAMP,
+            part=self._part(number), lag=sum(self._unread(n, at) for n in self._partitions), **more,
+        )  # fmt: skip
+
+    def _unread(self, number: int, at: Mapping[str, str]) -> int:
+        """Return the number of messages after the position of a partition, as far as known."""
+        where = self._kafka.TopicPartition(self.topic, number)
+        first, end = self.consumer.get_watermark_offsets(where, cached=True)
+        return max(0, int(end) - _following(at.get(self._part(number)), max(int(first), 0)))
+
+    def _entry(self, message: Any) -> Entry:
+        value, offset, at = message.value() or b"", str(message.offset()), message.timestamp()[1]
+        return Entry(f"entry {offset}", offset, len(value), lambda: self._fields(message), at)
+
+    def _fields(self, message: Any) -> dict[str, Any]:
+        """Return the fields of a message, and its key."""
+        try:
+            fields = json.loads(message.value() or b"null")
+            if self._key is not None and isinstance(fields, dict):
+                fields[self._key] = (message.key() or b"").decode()
+        except (ValueError, RecursionError) as error:
+            raise SourceError(f"must be a JSON object with a key in UTF-8, got: {error}.") from None
+        if not isinstance(fields, dict):
+            raise SourceError(f"must be a JSON object, got {type(fields).__name__}.")
+        return fields
+
+
+def _following(position: str | None, first: int) -> int:
+    """Return the offset after a position, by default that of the first message."""
+    return first if position is None else int(position) + 1
+
+
+def _text(error: object) -> str:
+    """Return the text of an error of confluent-kafka, or of another one."""
+    found = error.args[0] if isinstance(error, Exception) and error.args else error
+    return str(found.str() if hasattr(found, "str") else error)
+
+
+def _value(value: Any, text: bool) -> Any:  # noqa: FBT001  passed by position
+    """Convert a JSON value to a number, text or None."""
+    if value is None or isinstance(value, str):
+        return value or None
+    if isinstance(value, (list, dict)):
+        raise SourceError(
+            "must contain only numbers, text, booleans and null, got a list or an object in a "
+            "field. Name the field in `drop`."
+        )
+    if text:
+        return json.dumps(value)
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
