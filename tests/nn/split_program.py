@@ -1,5 +1,6 @@
 """Processes that learn with split weights, and the modules and rows that they learn."""
 
+import resource
 import warnings
 from pathlib import Path
 from typing import Any
@@ -8,14 +9,13 @@ import pytest
 import torch
 from module_cases import Attention
 from torch import distributed, nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
 import onepass as op
-from onepass.errors import CheckpointError, RowsRefusedWarning
-from onepass.nn import parts
+from onepass.errors import CheckpointError, ParameterError, RowsRefusedWarning
 
-ROWS = 8
+ROWS = 6
 OUTPUTS = {"linear": 2, "conv": 2, "attention": 3}
 MEMORIES: dict[str, dict[str, Any]] = {
     "principal": {"memory": 6},
@@ -40,13 +40,20 @@ def case(name: str) -> tuple[Any, Any, Any]:
     return module.double(), x.double(), torch.randn(ROWS, OUTPUTS[name]).double()
 
 
-def sharded(module: Any, size: int) -> Any:
-    """The module after ``fully_shard``, layer by layer."""
-    mesh = init_device_mesh("cpu", (size,))
+def sharded(module: Any, ranks: int) -> Any:
+    """The module after ``fully_shard``, layer by layer, over the first ranks."""
+    mesh = DeviceMesh("cpu", torch.arange(ranks))
     for layer in module.modules() if isinstance(module, nn.Sequential) else ():
         if layer is not module and list(layer.parameters()):
             fully_shard(layer, mesh=mesh)
     return fully_shard(module, mesh=mesh)
+
+
+def made(module: Any, group: Any, ranks: int, *, shard: bool, **options: Any) -> Any:
+    """A learner of a module that is split over the first ranks."""
+    if shard:
+        return op.nn.ORFit(sharded(module, ranks), **options)
+    return op.nn.ORFit(module, group=group, **options)
 
 
 def gap(one: Any, two: Any) -> float:
@@ -66,15 +73,13 @@ class Counter:
         return self.real(tensor, **options)
 
 
-def steps(counter: Counter, name: str, how: str, size: int, *, shard: bool) -> None:
+def steps(counter: Counter, name: str, how: str, group: Any, ranks: int, *, shard: bool) -> None:
     """Compare learning in one process with learning in all of them."""
     options, (module, x, y) = MEMORIES[how], case(name)
     one = op.nn.ORFit(module, **options)
     predictions = one.test_then_train(x, y)
-    again = case(name)[0]
-    group = None if shard else distributed.group.WORLD
-    two = op.nn.ORFit(sharded(again, size) if shard else again, group=group, **options)
-    c, before = OUTPUTS[name], counter.total
+    two = made(case(name)[0], group, ranks, shard=shard, **options)
+    c, before = y.shape[1], counter.total
     for i in range(1 if how == "block" else ROWS):
         rows = slice(None) if how == "block" else slice(i, i + 1)
         found = two.test_then_train(x[rows], y[rows])
@@ -94,65 +99,66 @@ def steps(counter: Counter, name: str, how: str, size: int, *, shard: bool) -> N
     assert two.nbytes < one.nbytes
 
 
-def start(rank: int, size: int, folder: str) -> None:
-    """Join the group of processes."""
+def run(rank: int, folder: str) -> None:
+    """What each of three processes does; the first two are also a group."""
     torch.set_num_threads(1)
-    method = Path(folder, f"group-of-{size}").as_uri()
-    distributed.init_process_group("gloo", init_method=method, rank=rank, world_size=size)
-
-
-def end() -> None:
-    """Leave the group of processes."""
+    method = Path(folder, "group").as_uri()
+    distributed.init_process_group("gloo", init_method=method, rank=rank, world_size=3)
+    pair = distributed.new_group([0, 1])
+    counter = Counter()
+    for group, ranks in ((distributed.group.WORLD, 3), (pair, 2)):
+        for name in OUTPUTS if rank < ranks else ():
+            steps(counter, name, "principal", group, ranks, shard=False)
+            steps(counter, name, "principal", group, ranks, shard=True)
+            for how in MEMORIES if (name, ranks) == ("conv", 3) else ["ridge"]:
+                if how != "principal":
+                    steps(counter, name, how, group, ranks, shard=False)
+    save(Path(folder))
+    if rank < 2:
+        resume(Path(folder), pair)
+    refuse(rank, Path(folder))
+    refuse_different(rank, pair)
+    more_processes_than_weights()
     distributed.barrier()
     distributed.destroy_process_group()
 
 
-def learn(rank: int, size: int, folder: str) -> None:
-    """Compare all cases, then save one learner."""
-    start(rank, size, folder)
-    counter = Counter()
-    for name in OUTPUTS:
-        for how in MEMORIES if name == "conv" else ("principal", "ridge"):
-            steps(counter, name, how, size, shard=False)
-            if how == "principal":
-                steps(counter, name, how, size, shard=True)
+def save(folder: Path) -> None:
+    """Save learners of three processes and of one, and what the one learns next."""
     for shard in (False, True):
         module, x, y = case("conv")
-        module = sharded(module, size) if shard else module
-        group = None if shard else distributed.group.WORLD
-        net = op.nn.ORFit(module, group=group, **MEMORIES["ridge"]).learn(x[:5], y[:5])
-        path = Path(folder, "sharded" if shard else "plain")
+        net = made(module, distributed.group.WORLD, 3, shard=shard, **MEMORIES["ridge"])
+        path = folder / ("sharded" if shard else "plain")
+        net.learn(x[:4], y[:4]).save(path)
         net.save(path)
-        net.save(path)
-        assert len(list(path.iterdir())) == size + 1
-    end()
+        assert len(list(path.iterdir())) == 4
+    if not distributed.get_rank():
+        one = op.nn.ORFit(case("conv")[0], **MEMORIES["ridge"]).learn(x[:4], y[:4])
+        one.save(folder / "one.onepass")
+        torch.save(one.test_then_train(x[4:], y[4:]), folder / "expected.pt")
+    distributed.barrier()
 
 
-def resume(rank: int, size: int, folder: str) -> None:
-    """Load learners of another number of processes, and of one, and continue."""
-    start(rank, size, folder)
+def resume(folder: Path, pair: Any) -> None:
+    """Load learners of three processes and of one in two, and continue."""
     _, x, y = case("conv")
-    expected = torch.load(Path(folder, "expected.pt"))
+    expected = torch.load(folder / "expected.pt")
     for shard in (False, True):
         for name in ("plain", "sharded", "one.onepass"):
-            torch.manual_seed(9)
+            torch.manual_seed(9 + distributed.get_rank())
             module = case("conv")[0]
             for each in module.parameters():
                 nn.init.normal_(each)
-            module = sharded(module, size) if shard else module
-            group = None if shard else distributed.group.WORLD
-            net = op.nn.load(Path(folder, name), module, group=group)
-            assert gap(expected, net.test_then_train(x[5:], y[5:])) < 1e-12
-    end()
+            module = sharded(module, 2) if shard else module
+            net = op.nn.load(folder / name, module, group=None if shard else pair)
+            assert gap(expected, net.test_then_train(x[4:], y[4:])) < 1e-12
 
 
-def refuse(rank: int, size: int, folder: str) -> None:
+def refuse(rank: int, folder: Path) -> None:
     """Rows that are not finite in one process are refused by all; a full disk stops all."""
-    start(rank, size, folder)
     for shard in (False, True):
         module, x, y = case("linear")
-        module = sharded(module, size) if shard else module
-        net = op.nn.ORFit(module, 4, group=distributed.group.WORLD)
+        net = made(module, distributed.group.WORLD, 3, shard=shard, memory=4)
         net.learn(x[:2], y[:2])
         before = net.network.weights()
         with warnings.catch_warnings(record=True) as found:
@@ -161,18 +167,49 @@ def refuse(rank: int, size: int, folder: str) -> None:
         assert [each.category for each in found] == [RowsRefusedWarning]
         assert net.rows_refused_ == 1
         assert torch.equal(before, net.network.weights())
-        net.learn(x[3:], y[3:])
-        target = Path(folder, "blocked")
-        if rank == 1:
-            real, parts.archive.write = parts.archive.write, fail
-        with pytest.raises(CheckpointError, match="the disk is full"):
-            net.save(target)
-        if rank == 1:
-            parts.archive.write = real
-        assert not list(target.glob("*"))
-    end()
+        net.learn(x[3:4], y[3:4])
+        target = folder / f"limited-{shard}"
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        for interrupted in (rank == 1, rank == 0):
+            if interrupted:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (16, limits[1]))
+            with pytest.raises(CheckpointError, match="File too large"):
+                net.save(target)
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            assert not list(target.glob(f"part-{rank}-*"))
+        alone = folder / f"alone-{rank}"  # as on a machine that does not share its disk
+        with pytest.raises(CheckpointError, match="No such file"):
+            net.save(alone)
+        assert not (alone / "index.onepass").exists()
 
 
-def fail(*_: Any, **__: Any) -> None:
-    """Fail like a full disk."""
-    raise OSError("the disk is full")
+def refuse_different(rank: int, pair: Any) -> None:
+    """Weights, rows and groups that differ raise an error in all processes."""
+    world, (module, x, y) = distributed.group.WORLD, case("linear")
+    for shard in (False, True):
+        net = made(case("linear")[0], world, 3, shard=shard, memory=4)
+        before = net.network.weights()
+        with pytest.raises(ParameterError, match="learn the same rows"):
+            net.learn(x[rank : rank + 1], y[rank : rank + 1])
+        assert torch.equal(before, net.network.weights())
+    torch.manual_seed(rank)
+    different = nn.Linear(5, 2).double()
+    with pytest.raises(ParameterError, match="begin with the same weights"):
+        op.nn.ORFit(different, 4, group=world).learn(x, y)
+    if rank == 2:
+        with pytest.raises(ParameterError, match="contains this process"):
+            op.nn.ORFit(module, 4, group=pair)
+    with pytest.raises(ParameterError, match="None for a module of fully_shard"):
+        op.nn.ORFit(sharded(module, 3), 4, group=world)
+
+
+def more_processes_than_weights() -> None:
+    """Processes may store no weights."""
+    x, y = torch.randn(4, 2, generator=torch.Generator().manual_seed(0)), torch.ones(4, 1)
+    for shard in (False, True):
+        one, two = (nn.Linear(2, 1, bias=False) for _ in range(2))
+        for each in (one, two):
+            nn.init.ones_(each.weight)
+        net = made(two, distributed.group.WORLD, 3, shard=shard, memory=1)
+        expected = op.nn.ORFit(one, 1).test_then_train(x, y)
+        assert torch.allclose(expected, net.test_then_train(x, y), atol=1e-5)

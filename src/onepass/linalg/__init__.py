@@ -37,7 +37,7 @@ from onepass.linalg.factorizations import (
     whitened,
 )
 from onepass.linalg.secular import bordered_svd
-from onepass.linalg.split import WeightSplit, count_weights, is_split, split_over, summed
+from onepass.linalg.split import count_weights, is_split, split_over, summed
 from onepass.linalg.threads import (
     Sums,
     blas_threads,
@@ -69,7 +69,6 @@ from onepass.serialization.codec import Role, register
 
 __all__ = [
     "Sums",
-    "WeightSplit",
     "add",
     "all_to_numpy",
     "blank",

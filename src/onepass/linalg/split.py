@@ -8,29 +8,27 @@ Functions of this package that sum over weights call :func:`summed`, which does 
 :func:`split_over`. There, long arrays are tensors, so that NumPy arrays are small.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
-__all__ = ["WeightSplit", "count_weights", "is_split", "split_over", "summed"]
-
-
-class WeightSplit(NamedTuple):
-    """How weights are split over processes."""
-
-    p: int
-    """The number of weights of all processes."""
-    add: Callable[..., tuple[Any, ...]]
-    """Adds up each of some small arrays over all processes, in one exchange."""
+__all__ = ["count_weights", "is_split", "split_over", "summed"]
 
 
-_SPLIT: ContextVar[WeightSplit | None] = ContextVar("_SPLIT", default=None)
+_SPLIT: ContextVar[Any] = ContextVar("_SPLIT", default=None)
 
 
 @contextmanager
-def split_over(split: WeightSplit | None) -> Iterator[None]:
-    """Context in which long arrays contain the weights of one process; None: all weights."""
+def split_over(split: Any) -> Iterator[None]:
+    """Context in which long arrays contain the weights of one process.
+
+    Parameters
+    ----------
+    split : ProcessSplit or None
+        Has ``p``, the number of weights of all processes, and ``add``, which adds up each of some
+        small arrays over all processes in one exchange. None: one process has all weights.
+    """
     token = _SPLIT.set(split)
     try:
         yield
@@ -41,7 +39,7 @@ def split_over(split: WeightSplit | None) -> Iterator[None]:
 def summed(*arrays: Any) -> tuple[Any, ...]:
     """Add up small arrays over all processes, in one exchange."""
     split = _SPLIT.get()
-    return arrays if split is None else split.add(*arrays)
+    return arrays if split is None else tuple(split.add(*arrays))
 
 
 def is_split() -> bool:
@@ -52,4 +50,4 @@ def is_split() -> bool:
 def count_weights(n: int) -> int:
     """The number of weights of all processes, of which this one has n."""
     split = _SPLIT.get()
-    return n if split is None else split.p
+    return n if split is None else int(split.p)

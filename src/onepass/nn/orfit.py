@@ -40,6 +40,7 @@ Cost of a step: c backward passes.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -194,12 +195,12 @@ class ORFit(Learner):
         )
         placement.check_possible(self._specification, self.noise, self._where)
         self._split = self._split_over(group, by_layer=bool(by_layer))
+        self._stored = self._split.size if self._split else self.network.p  # weights, here
         self.memory_dtype, self.memory_device, self.by_layer = placement
         self._placement = placement
 
     def _network_class(self, module: Any) -> Any:
-        modules = isinstance(module, torch.nn.Module)
-        if not modules or not any(hasattr(each, "to_local") for each in module.parameters()):
+        if not any(hasattr(each, "to_local") for each in getattr(module, "parameters", list)()):
             return super()._network_class(module)
         from onepass.nn.split import ShardedNetwork  # noqa: PLC0415  imports torch.distributed
 
@@ -207,8 +208,7 @@ class ORFit(Learner):
 
     def _split_over(self, group: Any, *, by_layer: bool) -> Any:
         """Return the part of the weights of this process; None if it stores all of them."""
-        group = getattr(self.network, "group", group)
-        if group is None:
+        if group is None and not hasattr(self.network, "group"):
             return None
         from onepass.nn.split import ProcessSplit  # noqa: PLC0415  imports torch.distributed
 
@@ -219,7 +219,7 @@ class ORFit(Learner):
                 f"memory={self.memory!r}, noise={self.noise:g}, by_layer={by_layer}. Use "
                 "op.memory.Principal(m)."
             )
-        return ProcessSplit(self.network, group)
+        return ProcessSplit(self.network, group, self._where)
 
     @property
     def inconsistent_rows_(self) -> int:
@@ -321,7 +321,7 @@ class ORFit(Learner):
         return self
 
     def _learn(self, rows: Batch, e: Tensor, J: Tensor) -> None:
-        with linalg.split_over(self._split and self._split.sums):
+        with linalg.split_over(self._split):
             self._fit(rows, e, self._part(J.T))
 
     def _fit(self, rows: Batch, e: Tensor, G: Tensor) -> None:
@@ -329,7 +329,7 @@ class ORFit(Learner):
         c, w = e.shape[1], self._part(self._weights)
         if self._memory is None or self._linear is None:
             linear = self.merging != "refused" and self.network.is_linear(rows[:1])
-            self._begin(w, c, linear)
+            self._begin(rows, w, c, linear)
         group, e = (1, e) if self._shared else (c, e.reshape(-1))
         try:
             noise = np.full(len(e), self.noise)
@@ -377,11 +377,6 @@ class ORFit(Learner):
         exact = last and c > 1 and self.network.p % c == 0 and not (self.by_layer or self._split)
         return per_output(c, self.network.p) if per_output and exact else None
 
-    @property
-    def _stored(self) -> int:
-        """Number of weights that this process stores."""
-        return int(self._split.size) if self._split else self.network.p
-
     def _part(self, w: Tensor) -> Tensor:
         """Return the rows of w (p, …) that this process stores."""
         return self._split.part(w) if self._split else w
@@ -401,11 +396,13 @@ class ORFit(Learner):
             return w
         return torch.cat([each.reshape(-1) for each in w.T.split(self.network.shapes[0][1], dim=1)])
 
-    def _begin(self, w: Tensor, c: int, linear: Any) -> None:
+    def _begin(self, rows: Batch, w: Tensor, c: int, linear: Any) -> None:
         """Create the memory, at initial weights w; synchronises with an accelerator once."""
         self._linear = True if self._shared else linear
         if self._memory is not None:
             return
+        if self._split:
+            self._split.check_equal(self._weights, rows)
         if self._shared:
             kind, few = self._placement.kind(self._like), self._per_output(c)
             self._memory = few.start(self.network.p // c, 1, self.noise, kind)
@@ -423,8 +420,7 @@ class ORFit(Learner):
         memory = self._start_memory(1) if self._memory is None else self._memory
         variance = None if self.merging == "refused" else variances(memory, self.noise)
         if variance is not None and self._split:
-            split = self._split
-            return lambda G: split.within(variance, G)
+            return partial(self._split.within, variance)
         if variance is None or not self._shared or self._memory is None:
             return variance or super()._variances(where)
         c = self._shared

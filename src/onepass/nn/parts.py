@@ -2,19 +2,21 @@
 
 ::
 
-    index.json                      {"format": 1, "p": p, "parts": [{"file": …, "slices": […]}, …]}
-    part-0-of-3-5f0c23d1.onepass    {"state": {…}, "columns": [array, …]}
+    index.onepass                   {"p": p, "state": {…}, "parts": [(file, [(first, end), …]), …]}
+    part-0-of-3-5f0c23d1.onepass    {"weights": [array], "columns": [array, …]}
 
-Each file is one of :mod:`onepass.serialization.archive`. It contains the weights and columns of the
-memory of one process, arrays of shape (…, p_k); ``slices`` are their positions in the vector of all
-weights. The first file also contains the rest of the state. The index is written last: until then
-an earlier checkpoint in the directory remains complete, and afterwards its files are removed.
+Each file is one of :mod:`onepass.serialization.archive`. A part contains the weights of one process
+and their columns of the memory, arrays of shape (…, p_k); the index contains their positions in the
+vector of all weights, and the rest of the state. The index is written last: until then an earlier
+checkpoint in the directory remains complete, and afterwards its files are removed.
 """
 
-import json
+import math
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +25,13 @@ import numpy as np
 from onepass.errors import CheckpointError
 from onepass.serialization import archive
 from onepass.serialization.archive import damaged
-from onepass.serialization.atomic import atomic_write
 from onepass.serialization.codec import MARK
 from onepass.types import Array
 
 __all__ = ["Parts", "columns", "write"]
 
-
-_KIND = "network part"
-_INDEX = "index.json"
-_FORMAT = 1
+_INDEX = "index.onepass"
+_KIND, _PART = "network parts", "network part"
 
 
 def columns(learned: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -62,7 +61,7 @@ def write(
     Parameters
     ----------
     path : path-like
-        A directory, which is created.
+        A directory that all processes share; it is created.
     encode : callable
         Returns the encoded learner, and the weights of this process.
     split : ProcessSplit
@@ -73,41 +72,52 @@ def write(
         In all processes, if one of them cannot write its part; an earlier checkpoint is unchanged.
     """
     directory = Path(path)
-    token = split.gathered(secrets.token_hex(4))[0]
-    file = directory / f"part-{split.rank}-of-{len(split.gathered(None))}-{token}.onepass"
-    error = None
-    try:
-        state, weights = encode()
-        arrays = [weights]
-        for node in columns(state["learned"]):
-            arrays.append(node["of"])
+    tokens = split.gathered(secrets.token_hex(4))
+    file = directory / f"part-{split.rank}-of-{len(tokens)}-{tokens[0]}.onepass"
+    index: dict[str, Any] = {"p": split.p}
+
+    def write_part() -> tuple[str, list[tuple[int, int]]]:
+        index["state"], weights = encode()
+        nodes = list(columns(index["state"]["learned"]))
+        part = {"weights": [weights], "columns": [node["of"] for node in nodes]}
+        for node in nodes:
             node["of"] = node["of"][..., :0]
         directory.mkdir(parents=True, exist_ok=True)
-        tree = {"state": None if split.rank else state, "columns": arrays}
-        archive.write(file, tree, kind=_KIND)
+        archive.write(file, part, kind=_PART)
+        return file.name, split.slices
+
+    def write_index() -> None:
+        if split.rank:
+            return
+        names = {name for name, _ in index["parts"]}
+        for name in names:
+            (directory / name).stat()  # raises an error if the processes do not share it
+        archive.write(directory / _INDEX, index, kind=_KIND)
+        with suppress(OSError):  # the next call tries again
+            for old in {each.name for each in directory.glob("part-*")} - names:
+                (directory / old).unlink()
+
+    try:
+        index["parts"] = _together(write_part, split, path)
+    except CheckpointError:
+        file.unlink(missing_ok=True)
+        raise
+    _together(write_index, split, path)
+
+
+def _together(work: Callable[[], Any], split: Any, path: str | os.PathLike[str]) -> list[Any]:
+    """Call a function; return the results of all processes, or raise in all if one fails."""
+    try:
+        found: Any = (work(), None)
     except (CheckpointError, OSError) as problem:
-        error = str(problem)
-    slices = [[each.start, each.stop] for each in split.slices]
-    found = split.gathered((file.name, slices, error))
-    error = next((each[2] for each in found if each[2]), None)
-    if error is not None:
-        file.unlink(missing_ok=True)
-    elif not split.rank:
-        parts = [{"file": name, "slices": places} for name, places, _ in found]
-        text = json.dumps({"format": _FORMAT, "p": split.p, "parts": parts})
-        try:
-            with atomic_write(directory / _INDEX) as temporary:
-                temporary.write_text(text, encoding="utf-8")
-            for each in set(directory.glob("part-*")) - {directory / name for name, *_ in found}:
-                each.unlink()
-        except OSError as problem:
-            error = str(problem)
-    error = split.gathered(error)[0]
-    if error is not None:
-        file.unlink(missing_ok=True)
+        found = None, str(problem)
+    results, errors = zip(*split.gathered(found), strict=True)
+    for error in filter(None, errors):
         raise CheckpointError(
-            f"{os.fspath(path)}: every process must write its part, but one failed: {error}"
+            f"{os.fspath(path)}: every process must write its part into this directory, but one "
+            f"failed: {error}"
         )
+    return list(results)
 
 
 class Parts:
@@ -125,86 +135,52 @@ class Parts:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._where = os.fspath(path)
-        try:
-            index = json.loads(Path(path, _INDEX).read_bytes())
-            if index["format"] > _FORMAT:
-                raise CheckpointError(
-                    f"{self._where}: must have format version {_FORMAT} or lower, got "
-                    f"{index['format']}. Upgrade onepass."
-                )
-            self.p = int(index["p"])
-            self._parts = [
-                (Path(path, Path(each["file"]).name), [(int(a), int(b)) for a, b in each["slices"]])
-                for each in index["parts"]
-            ]
-        except OSError as error:
-            raise CheckpointError(
-                f"{self._where}: must be a directory with a checkpoint, got: {error}. Check the "
-                "path; a checkpoint is incomplete until all processes have written their parts."
-            ) from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise damaged(self._where, f"its index is invalid: {error}") from error
-        ends = sorted(each for _, slices in self._parts for each in slices if each[0] < each[1])
-        if [0, *(b for _, b in ends)] != [*(a for a, _ in ends), self.p]:
-            raise damaged(self._where, "its index does not contain each weight once")
+        self._directory = Path(path)
+        self._index: Any = archive.read(self._directory / _INDEX, kind=_KIND)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Any:
         """Return the encoded learner with all weights, but without the columns of its memory."""
-        state = self._read(self._parts[0][0])["state"]
-        weights = self.columns([(0, self.p)])[0]
         try:
-            nodes = [state["module"]["weights"][name] for name in state["names"]]
+            state, p = self._index["state"], self._index["p"]
+            (weights,) = self.read("weights", [(0, p)])
             start = 0
-            for node in nodes:
+            for name in state["names"]:
+                node = state["module"]["weights"][name]
                 shape = node["of"].shape[1:]
-                end = start + int(np.prod(shape))
+                end = start + math.prod(shape)
                 node["of"], start = weights[start:end].reshape(shape), end
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise damaged(self._where, f"the weights do not match: {error}") from error
-        return dict(state)
+            raise damaged(str(self._directory), f"the weights do not match: {error}") from error
+        return state
 
-    def columns(self, wanted: Sequence[tuple[int, int]]) -> list[Array]:
-        """Return the columns of each long array at these weights, read file by file.
+    def read(self, kind: str, wanted: Sequence[tuple[int, int]]) -> list[Array]:
+        """Return arrays at some weights, read file by file.
 
         Parameters
         ----------
+        kind : {"weights", "columns"}
         wanted : sequence of (int, int)
             First and last position, exclusive, of each range of weights.
         """
         found: list[Array] = []
         size = sum(d - c for c, d in wanted)
-        for file, slices in self._parts:
-            pairs = list(_overlaps(slices, wanted))
-            if not pairs and found:
+        for name, slices in self._index["parts"]:
+            pairs = [
+                (slice(at + first - a, at + last - a), slice(to + first - c, to + last - c))
+                for (a, b), at in _placed(slices)
+                for (c, d), to in _placed(wanted)
+                if (first := max(a, c)) < (last := min(b, d))
+            ]
+            if found and not pairs:
                 continue
-            arrays, width = self._read(file)["columns"], sum(b - a for a, b in slices)
+            arrays: Any = archive.read(self._directory / Path(name).name, kind=_PART)[kind]
             found = found or [np.zeros((*each.shape[:-1], size), each.dtype) for each in arrays]
-            if [(*e.shape[:-1], width) for e in found] != [e.shape for e in arrays]:
-                raise damaged(str(file), "its arrays do not match the index")
             for source, to in pairs:
                 for whole, part in zip(found, arrays, strict=True):
                     whole[..., to] = part[..., source]
         return found
 
-    def _read(self, file: Path) -> dict[str, Any]:
-        tree = archive.read(file, kind=_KIND)
-        arrays = tree.get("columns") if isinstance(tree, dict) else None
-        if not isinstance(arrays, list) or not all(isinstance(e, np.ndarray) for e in arrays):
-            raise damaged(str(file), "it is not a part of a network")
-        return dict(tree)
 
-
-def _overlaps(
-    slices: Sequence[tuple[int, int]], wanted: Sequence[tuple[int, int]]
-) -> Iterator[tuple[slice, slice]]:
-    """Yield where weights of a part are in its arrays, and in those of the wanted weights."""
-    at = 0
-    for a, b in slices:
-        to = 0
-        for c, d in wanted:
-            first, last = max(a, c), min(b, d)
-            if first < last:
-                yield slice(at + first - a, at + last - a), slice(to + first - c, to + last - c)
-            to += d - c
-        at += b - a
+def _placed(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], int]]:
+    """Return ranges of weights, and their positions in an array that contains only these."""
+    return zip(ranges, accumulate((b - a for a, b in ranges), initial=0), strict=False)

@@ -141,11 +141,9 @@ def _encoded(learner: Any, where: str, split: Any = None) -> tuple[dict[str, Any
     weights = None
     if split is not None:
         weights = _as_array(split.part(learner.network.weights()))["of"]
-        learns = {name: module["weights"][name] for name in names}
-        empty = {
-            name: torch.empty(0, *each.shape, dtype=each.dtype) for name, each in learns.items()
-        }
-        module["weights"] |= empty
+        for name in names:
+            each = module["weights"][name]
+            module["weights"][name] = torch.empty(0, *each.shape, dtype=each.dtype)
     tree = {
         "learner": type(learner).__name__,
         "arguments": {name: getattr(learner, name) for name in learner.arguments},
@@ -211,7 +209,7 @@ def load(
     where = os.fspath(path)
     _check_replaced(replaced)
     saved = parts.Parts(path) if Path(path).is_dir() else None
-    tree = _tree(path, where, saved)
+    tree = _tree(path, where) if saved is None else _checked(saved.state(), where)
     pairs = _matched_pairs(tree["module"], module, where)
     _check_no_nan(tree["module"], tree["names"], where)
     cls = _LEARNERS.get(tree["learner"])
@@ -242,18 +240,19 @@ def load(
 # -- modules and learners --------------------------------------------------------------------------
 
 
-def _tree(
-    path: str | os.PathLike[str], where: str, saved: parts.Parts | None = None
-) -> dict[str, Any]:
+def _tree(path: str | os.PathLike[str], where: str) -> dict[str, Any]:
     """Read the file and check its structure."""
-    if saved is None:
-        found = archive.contents(path)
-        if found.kind != KIND:
-            raise CheckpointError(
-                f"{where}: must contain a network learner, got a {found.kind}. "
-                "Use op.load for files of op.save."
-            )
-    tree = found.tree if saved is None else saved.state()
+    found = archive.contents(path)
+    if found.kind != KIND:
+        raise CheckpointError(
+            f"{where}: must contain a network learner, got a {found.kind}. "
+            "Use op.load for files of op.save."
+        )
+    return _checked(found.tree, where)
+
+
+def _checked(tree: Any, where: str) -> dict[str, Any]:
+    """Check the structure of an encoded learner, and decode its module."""
     good = type(tree) is dict and {name: type(part) for name, part in tree.items()} == _TYPES
     module = from_state(tree["module"], where) if good else {}
     whole = type(module) is dict and set(module) == {"weights", "buffers"}
@@ -266,19 +265,15 @@ def _tree(
 def _fill_columns(learned: Any, saved: parts.Parts | None, learner: Any, where: str) -> None:
     """Read the columns of the weights of this process into an encoded state."""
     split = getattr(learner, "_split", None)
-    if saved is None and split is None:
-        return
-    slices = split.slices if split else [slice(0, learner.network.p)]
+    wanted = split.slices if split else [(0, learner.network.p)]
     try:
-        nodes = list(parts.columns(learned))
-        if saved is None:  # a file of one process
-            for node in nodes:
-                node["of"] = np.concatenate([node["of"][..., each] for each in slices], axis=-1)
-            return
-        found = saved.columns([(each.start, each.stop) for each in slices])[1:]
-        for node, array in zip(nodes, found, strict=True):
-            node["of"] = array
-    except (KeyError, TypeError, ValueError) as error:
+        arrays = saved.read("columns", wanted) if saved else []
+        for i, node in enumerate(parts.columns(learned)):
+            if saved:
+                node["of"] = arrays[i]
+            elif split:  # a file of one process
+                node["of"] = np.concatenate([node["of"][..., a:b] for a, b in wanted], axis=-1)
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise damaged(where, f"the memory does not match: {error}") from error
 
 
@@ -287,9 +282,7 @@ def _write(tensor: Any, value: Tensor) -> None:
     if hasattr(tensor, "to_local"):
         from torch.distributed.tensor import distribute_tensor  # noqa: PLC0415  not in all builds
 
-        near = value.to(tensor.device)
-        value = distribute_tensor(near, tensor.device_mesh, tensor.placements).to_local()
-        tensor = tensor.to_local()
+        value = distribute_tensor(value.to(tensor.device), tensor.device_mesh, tensor.placements)
     tensor.copy_(value)
 
 

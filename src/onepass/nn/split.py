@@ -16,12 +16,13 @@ distributed tensors: each process stores its local part and its part of the grad
 module itself exchanges weights, layer by layer, while it is evaluated (c + 1 times per row).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, distributed
+from torch.distributed import ProcessGroup
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Shard
 
@@ -29,6 +30,7 @@ from onepass import linalg
 from onepass.errors import ParameterError
 from onepass.nn.batch import Batch, RowsLike, refuse_width
 from onepass.nn.function import Function, evaluation_mode, synchronized
+from onepass.nn.merge import fingerprint
 from onepass.nn.module import Network
 
 __all__ = ["ProcessSplit", "ShardedNetwork"]
@@ -40,38 +42,61 @@ class ProcessSplit:
     Parameters
     ----------
     network : Network
-    group : torch.distributed.ProcessGroup
+    group : torch.distributed.ProcessGroup or None
+        None for a ShardedNetwork.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ParameterError
+        If the group is no process group, does not contain this process, or is redundant.
     """
 
-    def __init__(self, network: Network, group: Any) -> None:
-        self.group = group
-        self.p = network.p
+    def __init__(self, network: Network, group: Any, where: str) -> None:
         self.sharded = isinstance(network, ShardedNetwork)
-        rank, size = distributed.get_rank(group), distributed.get_world_size(group)
-        self.rank = rank
+        self.group = getattr(network, "group", group)
+        if self.sharded != (group is None) or not isinstance(self.group, ProcessGroup):
+            raise ParameterError(
+                f"{where}: `group` must be a process group that contains this process, and None "
+                f"for a module of fully_shard, got {group!r}. Pass torch.distributed.group.WORLD."
+            )
+        self.p, self._where = network.p, where
+        self.rank, size = distributed.get_rank(self.group), distributed.get_world_size(self.group)
         self._room = -(-self.p // size)
-        ends = [min(self._room * k, self.p) for k in (rank, rank + 1)]
-        self.slices = (
-            network.local_slices if isinstance(network, ShardedNetwork) else (slice(*ends),)
-        )
-        """Positions of these weights in the vector of all weights."""
-        self.sums = linalg.WeightSplit(self.p, self._add)
+        first, end = (min(self._room * k, self.p) for k in (self.rank, self.rank + 1))
+        self.slices: list[tuple[int, int]] = getattr(network, "local_slices", [(first, end)])
+        """First and last position, exclusive, of these weights in the vector of all weights."""
+        self.size = sum(b - a for a, b in self.slices)
+        """Number of weights that this process stores."""
 
     def __deepcopy__(self, memo: object) -> "ProcessSplit":
         return self  # processes cannot be copied
 
-    @property
-    def size(self) -> int:
-        """Number of weights that this process stores."""
-        return sum(each.stop - each.start for each in self.slices)
+    def check_equal(self, weights: Tensor, rows: Batch) -> None:
+        """Check that all processes have the same rows, and the same weights unless sharded.
+
+        Raises
+        ------
+        ParameterError
+            In all processes.
+        """
+        arrays = rows.tensors if self.sharded else [weights, *rows.tensors]
+        found = self.gathered([fingerprint(each) for each in arrays])
+        if any(each != found[0] for each in found):
+            raise ParameterError(
+                f"{self._where}: all processes must begin with the same weights, and learn the "
+                "same rows, got different ones. Call torch.manual_seed before the module is "
+                "created, and pass all rows to each process."
+            )
 
     def part(self, array: Tensor) -> Tensor:
         """The rows of an array (p, …) that this process stores; those of a sharded module are."""
-        return array if self.sharded else array[self.slices[0]]
+        return array if self.sharded else array[slice(*self.slices[0])]
 
     def within(self, variance: Callable[[Tensor], Any], G: Tensor) -> Any:
         """Variances for gradients G (p, n), summed over all weights."""
-        with linalg.split_over(self.sums):
+        with linalg.split_over(self):
             return variance(self.part(G))
 
     def whole(self, part: Tensor) -> Tensor:
@@ -84,20 +109,20 @@ class ProcessSplit:
         distributed.all_gather(list(found.split(self._room)), padded, group=self.group)
         return found[: self.p]
 
-    def gathered(self, item: object) -> list[Any]:
-        """A small object of each process, in all processes; waits for all of them."""
-        items: list[Any] = [None] * distributed.get_world_size(self.group)
-        distributed.all_gather_object(items, item, group=self.group)
-        return items
-
-    def _add(self, *arrays: Any) -> tuple[Any, ...]:
-        """Add up each small array over all processes, in one exchange."""
+    def add(self, *arrays: Any) -> tuple[Any, ...]:
+        """Each small array, added up over all processes in one exchange."""
         tensors = [torch.as_tensor(each) for each in arrays]
         device = max((each.device for each in tensors), key=lambda device: device.type != "cpu")
         flat = torch.cat([each.reshape(-1).to(device, torch.float64) for each in tensors])
         distributed.all_reduce(flat, group=self.group)
         parts = zip(flat.split([each.numel() for each in tensors]), tensors, strict=True)
         return tuple(linalg.small(part.reshape(each.shape)) for part, each in parts)
+
+    def gathered(self, item: object) -> list[Any]:
+        """A small object of each process, in all processes; waits for all of them."""
+        items: list[Any] = [None] * distributed.get_world_size(self.group)
+        distributed.all_gather_object(items, item, group=self.group)
+        return items
 
 
 class _ShardedFunction(Function):
@@ -143,15 +168,8 @@ class ShardedNetwork(Network):
     function_class = _ShardedFunction
     _function: _ShardedFunction
 
-    def __init__(
-        self,
-        module: torch.nn.Module,
-        learns: str | Sequence[str] = "all",
-        *,
-        chunk: int | None = None,
-        where: str = "op.nn",
-    ) -> None:
-        super().__init__(module, learns, chunk=chunk, where=where)
+    def __init__(self, module: torch.nn.Module, *more: Any, where: str, **options: Any) -> None:
+        super().__init__(module, *more, where=where, **options)
         found = {
             (each.device_mesh, each.placements) if isinstance(each, DTensor) else None
             for each in self.parameters
@@ -167,15 +185,15 @@ class ShardedNetwork(Network):
         self.group = placed[0].get_group()
 
     @property
-    def local_slices(self) -> tuple[slice, ...]:
-        """Positions of the weights of this process in the vector of all weights."""
+    def local_slices(self) -> list[tuple[int, int]]:
+        """First and last position, exclusive, of the weights of this process, by parameter."""
         found = []
         rank, size = distributed.get_rank(self.group), distributed.get_world_size(self.group)
         for each, whole in zip(self.parameters, self.slices.values(), strict=True):
             a_row = each.numel() // max(len(each), 1)
             first = whole.start + min(-(-len(each) // size) * rank, len(each)) * a_row
-            found.append(slice(first, first + each.to_local().numel()))
-        return tuple(found)
+            found.append((first, first + each.to_local().numel()))
+        return found
 
     def weights(self) -> Tensor:
         """Return a copy of the weights of this process."""
@@ -212,20 +230,14 @@ class ShardedNetwork(Network):
                         width = found.shape[1]
                         refuse_width(width, c or width, rows.where or self._where)
                         found[0, k].backward()
-                        J.append(torch.cat([self._gradient(each) for each in self.parameters]))
+                        J.append(torch.cat([_gradient(each) for each in self.parameters]))
                     k += 1
                 outputs.append(found.detach())
         matrix = torch.stack(J)
-        (bad,) = ProcessSplit(self, self.group).sums.add(~matrix.isfinite().all(dim=1))
-        matrix[torch.as_tensor(bad > 0, device=matrix.device)] = torch.nan
+        bad = (~matrix.isfinite().all(dim=1)).double()
+        distributed.all_reduce(bad, group=self.group)
+        matrix[bad > 0] = torch.nan
         return torch.cat(outputs), matrix
-
-    @staticmethod
-    def _gradient(parameter: Any) -> Tensor:
-        """The gradient of the weights of one parameter that this process stores."""
-        local = parameter.detach().to_local()
-        found = torch.zeros_like(local) if parameter.grad is None else parameter.grad.to_local()
-        return found.reshape(-1)
 
     @contextmanager
     def _fresh_gradients(self) -> Iterator[None]:
@@ -239,3 +251,9 @@ class ShardedNetwork(Network):
             self._function.reshard()
             for each, gradient in stored:
                 each.grad = gradient
+
+
+def _gradient(parameter: Any) -> Tensor:
+    """Return the gradient of the weights of one parameter that this process stores."""
+    found = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+    return found.detach().to_local().reshape(-1)
