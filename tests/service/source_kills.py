@@ -79,7 +79,7 @@ def execute(plan: Plan) -> None:
     """Learn until all are learned."""
     kill_at(plan.step, plan.nth)
     with op.durable(plan.path, linear(), snapshot_rows=plan.snapshot_rows, snapshots=3) as durable:
-        feeder = SourceConsumer(durable, source(plan.url), Gauges(durable.frozen_copy))
+        feeder = SourceConsumer(durable, source(plan.url), Gauges(durable.frozen_copy).refuse)
         until(lambda: durable.rows_seen >= plan.rows)
         feeder.close()
 

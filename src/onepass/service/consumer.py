@@ -8,7 +8,7 @@ all rows are rejected, the address is probably wrong.
 
 from collections.abc import Callable
 from threading import Event, Thread
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -27,12 +27,6 @@ _MIN_DELAY, _MAX_DELAY = 0.1, 5.0  # seconds between two attempts
 _WHOLE = 2.0**53  # float64 represents all integers up to this
 
 
-class _Counter(Protocol):
-    """Counter of rejected rows."""
-
-    def refuse(self, rows: int, why: str) -> None: ...
-
-
 class SourceConsumer:
     """Learns the rows of a source until it is closed.
 
@@ -42,8 +36,8 @@ class SourceConsumer:
         Learner; its positions determine where reading continues.
     source : Source
         Source to read; ``close`` closes it.
-    gauges : Gauges, or an object with a method ``refuse``
-        Metrics that count rejected rows.
+    refuse : callable
+        Called with a number of rejected rows, and the reason.
     log : callable, optional
         Called with "the source is read" or "the source cannot be read" when this state changes, and
         with the keyword argument ``source`` and, after an error, ``why``.
@@ -65,12 +59,12 @@ class SourceConsumer:
         self,
         durable: Durable,
         source: Source,
-        gauges: _Counter,
+        refuse: Callable[[int, str], object],
         log: Callable[..., object] | None = None,
     ) -> None:
         learner = durable.frozen_copy
         check_times(learner, source)
-        self._durable, self.source, self._gauges = durable, source, gauges
+        self._durable, self.source, self._refuse = durable, source, refuse
         self._labels, self._log = is_classifier(learner), log
         self._end = Event()
         self.error: str | None = None
@@ -127,7 +121,7 @@ class SourceConsumer:
                 else:  # bisect, to find the rejected rows
                     middle = (first + end) // 2
                     waiting += [(middle, end), (first, middle)]
-            if refused and not passed and not self._begun():
+            if refused and not passed and not self.positions:
                 raise SourceError(
                     f"{batch.part}: at least one of the first {len(refused):,} entries must be a "
                     f"row that can be learned, but all are rejected: {refused[0][1]} Correct the "
@@ -141,10 +135,11 @@ class SourceConsumer:
                 self._count(batch, [why for before, why in refused if before < passed])
         self.lag = batch.lag
 
-    def _begun(self) -> bool:
-        """Return whether a row of the source was learned."""
-        name = self.source.name
-        return any(part == name or part.startswith(f"{name}/") for part in self._durable.positions)
+    @property
+    def positions(self) -> dict[str, str]:
+        """Committed positions of the source."""
+        name, found = f"{self.source.name}/", self._durable.positions
+        return {part: at for part, at in found.items() if f"{part}/".startswith(name)}
 
     def _refusal(self, rows: dict[str, Any]) -> str | None:
         """Learn rows with their position; return why the learner rejects them, or None."""
@@ -160,9 +155,9 @@ class SourceConsumer:
 
     def _count(self, batch: SourceBatch, refused: list[str]) -> None:
         if batch.removed is not None:
-            self._gauges.refuse(*batch.removed)
+            self._refuse(*batch.removed)
         for why in refused:
-            self._gauges.refuse(1, why)
+            self._refuse(1, why)
 
 
 def check_times(learner: object, source: Source) -> None:

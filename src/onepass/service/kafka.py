@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from onepass.errors import SourceError, import_extra
-from onepass.service.source import WHERE, AddressForm, Entry, Roles, SourceBatch, build_batch
+from onepass.service.source import WHERE, AddressForm, Entry, SourceBatch, build_batch
 
 __all__ = ["KafkaTopic"]
 
@@ -39,17 +39,14 @@ _FORM = AddressForm(
     "kafka://HOST:9092/TOPIC?target=FIELD",
     ("target",),
     ("key", "group", "config"),
-    "Write credentials into the file `config`, such as sasl.username=NAME",
+    "Pass hosts and one topic; write credentials into the file `config`",
 )
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _TIMESTAMP = "message.timestamp"
 _TIMEOUT = 5.0  # seconds for a response of Kafka
 _CHECK_INTERVAL = 2.0  # seconds between checks of the connection and the number of partitions
 _MAX_MESSAGES = 1000  # messages read at once
-_DEFAULTS = {
-    "log_level": 0,
-    "queued.max.messages.kbytes": 8192,  # per client
-}
+_DEFAULTS = {"log_level": 0, "queued.max.messages.kbytes": 8192}  # per client
 
 
 class KafkaTopic:
@@ -79,22 +76,21 @@ class KafkaTopic:
     def __init__(self, url: str, partition: int | None = None) -> None:
         parts, parameters = _FORM.parse(url)
         self.topic, self.group = parts.path.strip("/"), parameters.get("group")
-        if "@" in parts.netloc:
-            raise _FORM.error("a user or password")
-        if not (parts.netloc and _TOPIC.fullmatch(self.topic)) or parts.fragment:
-            raise _FORM.error("no host, or an invalid topic", "Pass a host and one topic")
+        hosts, topic = parts.netloc, _TOPIC.fullmatch(self.topic)
+        if not hosts or "@" in hosts or not topic or parts.fragment:
+            raise _FORM.error("a user or password, no host, or an invalid topic")
         if partition is None and self.group is not None:
             remedy = "Omit the group, or use onepass.service.PartitionedLearner"
             raise _FORM.error("a `group`, although one learner reads all partitions", remedy)
-        self._roles = Roles(**_FORM.roles(parameters, f"kafka:{self.topic}"))
+        self._roles = _FORM.roles(parameters, f"kafka:{self.topic}")
         self._key, self._only = parameters.get("key"), partition
         self.name = self._roles.name if partition is None else self._part(partition)
         self.has_time = self._roles.time is not None
         self._kafka = import_extra("confluent_kafka", extra="kafka", where=WHERE)
         self._why = ""  # last error of the connection
-        self.consumer = self._connected(parts.netloc, parameters.get("config"))
+        self.consumer = self._connected(hosts, parameters.get("config"))
         self._partitions: list[int] = []
-        self._at: dict[str, str] | None = None  # positions of the assigned partitions, if known
+        self._at: dict[int, str | None] | None = None  # positions of the client, if known
         self._check_at, self._turn = 0.0, 0
 
     def _connected(self, servers: str, config: str | None) -> Any:
@@ -109,9 +105,8 @@ class KafkaTopic:
             lines = Path(config).read_text(encoding="utf-8").splitlines() if config else []
             pairs = [line.partition("=") for line in lines if line.strip() and line[0] != "#"]
             found = {name.strip(): value.strip() for name, _, value in pairs}
-            if both := fixed.keys() & found:
-                got = f"a file `config` that sets {', '.join(sorted(both))}"
-                raise _FORM.error(got, "Remove these properties")
+            for name in fixed.keys() & found:
+                raise _FORM.error(f"a file `config` that sets {name}", "Remove this property")
             settings = {**_DEFAULTS, **found, **fixed, "error_cb": self._failed}
             return self._kafka.Consumer(settings)
         except (self._kafka.KafkaException, OSError, UnicodeDecodeError) as error:
@@ -163,14 +158,6 @@ class KafkaTopic:
         """Close the connections."""
         self.consumer.close()
 
-    def _offsets(self, number: int) -> tuple[int, int]:
-        """Return the offsets of the first message of a partition, and after its last message."""
-        where = self._kafka.TopicPartition(self.topic, number)
-        found: tuple[int, int] = self.call(
-            lambda: self.consumer.get_watermark_offsets(where, _TIMEOUT)
-        )
-        return found
-
     def _error(self, got: object) -> SourceError:
         return SourceError(
             f"{self.name}: the source must be a Kafka topic that can be read, got: "
@@ -182,54 +169,46 @@ class KafkaTopic:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def positions(self) -> dict[str, str]:
-        """Return the offset of the last message of each partition that is not empty."""
-        ends = {n: self._offsets(n)[1] for n in self._numbers()}
-        return {self._part(n): str(end - 1) for n, end in ends.items() if end}
-
     def read(self, start: Mapping[str, str], *, seconds: float) -> Iterator[SourceBatch]:
         """Yield batches of up to a thousand messages of a partition as they arrive."""
         at = dict(start)
         while True:
-            assigned, self._at = self._at, None  # unknown until all batches were consumed
+            known, self._at = self._at, None  # unknown until all batches were consumed
             if time.monotonic() >= self._check_at:
-                if self._partitions != (numbers := self._numbers()):
-                    self._partitions, assigned = numbers, None
+                self._partitions = [n for n in self.partitions() if self._only in {None, n}]
                 self._check_at = time.monotonic() + _CHECK_INTERVAL
-            if assigned != self._own(at):
+            if known != self._own(at):
                 yield from self._assign(at)
             messages = self.poll(seconds)
-            self._turn += 1
-            for number in sorted({message.partition() for message in messages}, key=self._order):
-                own = [message for message in messages if message.partition() == number]
-                at[self._part(number)] = last = str(own[-1].offset())
-                yield self._batch(number, own, at, position=last)
+            by_number: dict[int, list[Any]] = {}
+            for message in messages:
+                by_number.setdefault(message.partition(), []).append(message)
+            self._turn += 1  # each partition is first in turn, also if the first one fails
+            for number in sorted(by_number, key=lambda n: (n + self._turn) % len(self._partitions)):
+                yield self._batch(number, by_number[number], at)
             self._at = self._own(at)
             if not messages:
                 return
 
-    def _numbers(self) -> list[int]:
-        return [number for number in self.partitions() if self._only in {None, number}]
-
-    def _order(self, number: int) -> int:
-        """Return the rank of a partition: each is first in turn, also if the first one fails."""
-        return (number + self._turn) % len(self._partitions)
-
     def _part(self, number: int) -> str:
         return f"{self._roles.name}/{number}"
 
-    def _own(self, positions: Mapping[str, str]) -> dict[str, str]:
-        """Return the positions of the assigned partitions."""
-        parts = map(self._part, self._partitions)
-        return {part: positions[part] for part in parts if part in positions}
+    def _own(self, at: Mapping[str, str]) -> dict[int, str | None]:
+        """Return the positions of the partitions to read."""
+        return {number: at.get(self._part(number)) for number in self._partitions}
+
+    def _offsets(self, number: int, at: Mapping[str, str], **how: Any) -> tuple[int, int, int]:
+        """Return offsets: of the first message, after the position, and after the last message."""
+        where = self._kafka.TopicPartition(self.topic, number)
+        first, end = self.call(lambda: self.consumer.get_watermark_offsets(where, **how))
+        return first, int(at.get(self._part(number), max(first, 0) - 1)) + 1, end
 
     def _assign(self, at: dict[str, str]) -> Iterator[SourceBatch]:
         """Seek to positions, and yield empty batches with the numbers of deleted messages."""
         assigned = []
         for number in self._partitions:
             part = self._part(number)
-            first, end = self._offsets(number)
-            following = _following(at.get(part), first)
+            first, following, end = self._offsets(number, at, timeout=_TIMEOUT)
             if following > end:
                 raise SourceError(
                     f"{part}: the partition must reach message {following - 1}, which was read, "
@@ -239,30 +218,27 @@ class KafkaTopic:
                 )
             offset = max(first, following)
             assigned.append(self._kafka.TopicPartition(self.topic, number, offset))
-            if following < first:
-                at[part] = str(first - 1)
+            if removed := offset - following:
                 why = (
-                    f"{part}: messages must exist until they are read, but {first - following:,} "
-                    f"messages after {following - 1} were deleted. Increase the topic's retention."
+                    f"{part}: messages must exist until they are read, but {removed:,} messages "
+                    f"after {following - 1} were deleted. Increase the topic's retention."
                 )
-                removed = (first - following, why)
-                yield self._batch(number, [], at, removed=removed, position=at[part])
+                at[part] = str(first - 1)
+                yield self._batch(number, [], at, removed=(removed, why))
         self.call(lambda: self.consumer.assign(assigned))
 
     def _batch(
-        self, number: int, messages: list[Any], at: Mapping[str, str], **more: Any
+        self, number: int, messages: list[Any], at: dict[str, str], **more: Any
     ) -> SourceBatch:
-        """Convert messages of a partition."""
+        """Convert messages of a partition, and move its position."""
+        part = self._part(number)
+        if messages:
+            at[part] = str(messages[-1].offset())
+        offsets = [self._offsets(each, at, cached=True) for each in self._partitions]
         return build_batch(
-            map(self._entry, messages), self._roles, _value, own_time=_TIMESTAMP,
-            part=self._part(number), lag=sum(self._unread(n, at) for n in self._partitions), **more,
+            map(self._entry, messages), self._roles, _value, own_time=_TIMESTAMP, part=part,
+            position=at[part], lag=sum(max(0, end - next_) for _, next_, end in offsets), **more,
         )  # fmt: skip
-
-    def _unread(self, number: int, at: Mapping[str, str]) -> int:
-        """Return the number of messages after the position of a partition, as far as known."""
-        where = self._kafka.TopicPartition(self.topic, number)
-        first, end = self.consumer.get_watermark_offsets(where, cached=True)
-        return max(0, int(end) - _following(at.get(self._part(number)), max(int(first), 0)))
 
     def _entry(self, message: Any) -> Entry:
         value, offset, at = message.value() or b"", str(message.offset()), message.timestamp()[1]
@@ -279,11 +255,6 @@ class KafkaTopic:
         if not isinstance(fields, dict):
             raise SourceError(f"must be a JSON object, got {type(fields).__name__}.")
         return fields
-
-
-def _following(position: str | None, first: int) -> int:
-    """Return the offset after a position, by default that of the first message."""
-    return first if position is None else int(position) + 1
 
 
 def _text(error: object) -> str:

@@ -61,14 +61,6 @@ class _Partition:
             save(self.durable.model(), self.file)
             self.copied = version
 
-    def close(self) -> None:
-        """Finish the current rows, save the learner, and close its file."""
-        self.consumer.close()
-        try:
-            self.copy()
-        finally:
-            self.durable.close()
-
 
 class PartitionedLearner:
     """Learns the partitions of a Kafka topic that a consumer group assigns to this process.
@@ -118,7 +110,8 @@ class PartitionedLearner:
     >>> import onepass as op
     >>> from onepass.service import PartitionedLearner, merge_partitions
     >>> url = "kafka://localhost:9092/flow?target=y&group=plant"
-    >>> with PartitionedLearner(url, op.RLSRegressor(), "flow") as learner:  # doctest: +SKIP
+    >>> model = op.Pipeline(op.features.Encode(), op.RLSRegressor())
+    >>> with PartitionedLearner(url, model, "flow") as learner:  # doctest: +SKIP
     ...     learner.wait()
 
     Read the result in any process:
@@ -156,8 +149,7 @@ class PartitionedLearner:
         self.refused: deque[str] = deque(maxlen=100)
         self._assigned: set[int] = set()
         self._open: dict[int, _Partition] = {}
-        self._errors: dict[int, str] = {}
-        self._error: str | None = None
+        self._errors: dict[int | None, str] = {}  # by partition; None: of the group
         self._end = Event()
         self._thread = Thread(target=self._work, name=f"group {topic.group}", daemon=True)
         self._thread.start()
@@ -170,15 +162,8 @@ class PartitionedLearner:
     @property
     def errors(self) -> list[str]:
         """Why partitions are not assigned, opened or read, now; empty without an error."""
-        found = [self._error, *self._errors.copy().values()]
-        found += [each.consumer.error for each in self._open.copy().values()]
-        return [error for error in found if error is not None]
-
-    def refuse(self, rows: int, why: str) -> None:
-        """Count rejected rows, and store the reason."""
-        with self._lock:
-            self.rows_refused += rows
-            self.refused.append(why)
+        found = [each.consumer.error for each in self._open.copy().values()]
+        return [error for error in (*self._errors.copy().values(), *found) if error is not None]
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until ``close`` is called; return whether it was, or False after some seconds."""
@@ -207,7 +192,7 @@ class PartitionedLearner:
                 self._topic.poll(_POLL)  # calls on_assign and on_revoke; returns no messages
                 self._maintain()
             except Exception as error:  # noqa: BLE001  reported and retried
-                self._error, self._copy_at = str(error) or repr(error), 0.0
+                self._errors[None], self._copy_at = str(error) or repr(error), 0.0
                 self._end.wait(_POLL)
         self._release([*self._open])
         consumer.close()
@@ -233,13 +218,13 @@ class PartitionedLearner:
             self._topic.partitions()  # raises an error without a connection
             for each in self._open.values():
                 each.copy()
-            self._error = None
+            self._errors.pop(None, None)
 
     def _opened(self, number: int) -> _Partition:
         stem = f"{self._topic.topic}-{number}"
         learner = durable(self._folder / f"{stem}.db", self._model, **self._options)
         try:
-            consumer = SourceConsumer(learner, KafkaTopic(self._url, number), self)
+            consumer = SourceConsumer(learner, KafkaTopic(self._url, number), self._refuse)
         except BaseException:
             learner.close()
             raise
@@ -250,15 +235,23 @@ class PartitionedLearner:
         self._assigned.difference_update(numbers)
         for number in numbers:
             self._errors.pop(number, None)
-        if closing := self._open.keys() & numbers:
-            with ThreadPoolExecutor(len(closing)) as pool:
-                list(pool.map(self._close, closing))
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(self._close, self._open.keys() & numbers))
 
     def _close(self, number: int) -> None:
+        """Finish the current rows, save the learner, and close its file."""
+        each = self._open.pop(number)
         try:
-            self._open.pop(number).close()
+            with each.durable:
+                each.consumer.close()
+                each.copy()
         except Exception as error:  # noqa: BLE001  all rows are in the partition's file
             self._errors[number] = str(error) or repr(error)
+
+    def _refuse(self, rows: int, why: str) -> None:
+        with self._lock:
+            self.rows_refused += rows
+            self.refused.append(why)
 
 
 def merge_partitions(

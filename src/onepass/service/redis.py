@@ -21,14 +21,14 @@ package hiredis, which ``onepass[redis]`` installs, doubles the reading speed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import SplitResult, unquote, urlencode
+from urllib.parse import urlencode
 
 from onepass.errors import SourceError, import_extra
-from onepass.service.source import WHERE, AddressForm, Entry, Roles, SourceBatch, build_batch
+from onepass.service.source import WHERE, AddressForm, Entry, SourceBatch, build_batch
 
-__all__ = ["Address", "RedisStream"]
+__all__ = ["RedisStream"]
 
 _FORM = AddressForm(
     "redis://HOST:6379/0?stream=NAME&target=FIELD",
@@ -38,73 +38,7 @@ _FORM = AddressForm(
 )
 
 
-@dataclass(frozen=True)
-class Address(Roles):
-    """Address of a stream, and the roles of its fields.
-
-    Parameters
-    ----------
-    name, target, time, text, drop
-        As for ``Roles``.
-    host, port, db
-        Address of Redis, and number of the database.
-    user, password : str or None
-    tls : bool
-    stream : str
-        Key of the stream.
-    ca : str or None
-        File of trusted certificates.
-    """
-
-    host: str
-    port: int
-    db: int
-    user: str | None
-    password: str | None = field(repr=False)
-    tls: bool
-    stream: str
-    ca: str | None
-
-    @classmethod
-    def of(cls, url: str) -> "Address":
-        """Parse an address; messages do not contain its password.
-
-        Raises
-        ------
-        ParameterError
-            If the address is invalid.
-        """
-        parts, parameters = _FORM.parse(url)
-        host, port, db = _place(parts)
-        shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/{db}"
-        stream = parameters["stream"]
-        user, password = (
-            unquote(part) if part else None for part in (parts.username, parts.password)
-        )
-        return cls(
-            **_FORM.roles(parameters, f"{shown}?{urlencode({'stream': stream})}"),
-            host=host, port=port, db=db, user=user, password=password,
-            tls=parts.scheme == "rediss", stream=stream, ca=parameters.get("ca"),
-        )  # fmt: skip
-
-
-def _place(parts: SplitResult) -> tuple[str, int, int]:
-    try:
-        port = parts.port or 6379
-    except ValueError:
-        port = 0
-    db = parts.path.strip("/") or "0"
-    if not (parts.hostname and port and db.isdecimal() and len(db) < 6) or parts.fragment:
-        raise _FORM.error("no host, or an invalid port or database number")
-    return parts.hostname, port, int(db)
-
-
-_Fields = dict[bytes, bytes]
-_Raw = tuple[bytes, _Fields]
-"""Id and fields of an entry."""
-
-
-def _entry(raw: bytes, fields: _Fields, number: int) -> Entry:
+def _entry(raw: bytes, fields: dict[bytes, bytes], number: int) -> Entry:
     """Describe the entry with a number in its stream."""
     name = raw.decode()
     size = sum(map(len, fields)) + sum(map(len, fields.values()))
@@ -112,7 +46,7 @@ def _entry(raw: bytes, fields: _Fields, number: int) -> Entry:
     return Entry(f"entry {name}", f"{name}/{number}", size, lambda: _decoded(fields), milliseconds)
 
 
-def _decoded(fields: _Fields) -> dict[str, str]:
+def _decoded(fields: dict[bytes, bytes]) -> dict[str, str]:
     try:
         return {field.decode(): text.decode() for field, text in fields.items()}
     except UnicodeDecodeError:
@@ -147,7 +81,7 @@ class _StreamState:
     length: int
     first: str
     last: str
-    entries: list[_Raw]
+    entries: list[tuple[bytes, dict[bytes, bytes]]]
     """The next entries after a position."""
 
 
@@ -168,22 +102,25 @@ class RedisStream:
     """
 
     def __init__(self, url: str) -> None:
-        self._address = address = Address.of(url)
-        self.name, self.has_time = address.name, address.time is not None
+        parts, parameters = _FORM.parse(url)
+        try:
+            port = parts.port or 6379
+        except ValueError:
+            port = 0
+        db = parts.path.strip("/") or "0"
+        if not (parts.hostname and port and db.isdecimal() and len(db) < 6) or parts.fragment:
+            raise _FORM.error("no host, or an invalid port or database number")
+        self._stream = parameters["stream"]
+        shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/{db}"
+        self._roles = _FORM.roles(parameters, f"{shown}?{urlencode({'stream': self._stream})}")
+        self.name, self.has_time = self._roles.name, self._roles.time is not None
         self._redis = redis = import_extra("redis", extra="redis", where=WHERE)
-        retry = import_extra("redis.retry", extra="redis", where=WHERE)
-        backoff = import_extra("redis.backoff", extra="redis", where=WHERE)
-        tls = {"ssl": True, "ssl_ca_certs": address.ca} if address.tls else {}
-        self._client = redis.Redis(
-            address.host, address.port, address.db, username=address.user,
-            password=address.password, socket_timeout=_TIMEOUT, socket_connect_timeout=_TIMEOUT,
-            socket_keepalive=True, retry=retry.Retry(backoff.NoBackoff(), 0), protocol=2, **tls,
+        tls = {"ssl_ca_certs": parameters.get("ca")} if parts.scheme == "rediss" else {}
+        self._client = redis.Redis.from_url(
+            parts._replace(query="").geturl(), socket_timeout=_TIMEOUT,
+            socket_connect_timeout=_TIMEOUT, socket_keepalive=True, protocol=2,
+            retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0), **tls,
         )  # fmt: skip
-
-    def positions(self) -> dict[str, str]:
-        """Return the id of the last entry, and the number of entries ever added."""
-        state = self._look(_BEGINNING)
-        return {self.name: f"{state.last}/{state.added}"}
 
     def read(self, start: Mapping[str, str], *, seconds: float) -> Iterator[SourceBatch]:
         """Yield batches of up to a thousand entries as they arrive."""
@@ -199,7 +136,7 @@ class RedisStream:
                 lag = state.added - before - len(state.entries)
                 numbered = enumerate(state.entries, before + 1)
                 batch = build_batch(
-                    (_entry(*raw, number) for number, raw in numbered), self._address, _value,
+                    (_entry(*raw, number) for number, raw in numbered), self._roles, _value,
                     own_time="id", part=self.name, position=f"{at}/{before}", removed=removed,
                     lag=max(lag, 0),
                 )  # fmt: skip
@@ -216,12 +153,12 @@ class RedisStream:
     def _look(self, at: str) -> _StreamState:
         """Read the state of the stream, and its next entries after a position."""
         pipeline = self._client.pipeline(transaction=True)
-        pipeline.xinfo_stream(self._address.stream)
-        pipeline.xrange(self._address.stream, f"({at}", "+", count=_MAX_ENTRIES)
+        pipeline.xinfo_stream(self._stream)
+        pipeline.xrange(self._stream, f"({at}", "+", count=_MAX_ENTRIES)
         info, entries = self._call(lambda: pipeline.execute(raise_on_error=False))
         if isinstance(info, Exception) and _NO_KEY in str(info):
             raise SourceError(
-                f"{self.name}: the stream {self._address.stream!r} must exist, but there is no "
+                f"{self.name}: the stream {self._stream!r} must exist, but there is no "
                 "stream of this name. Correct the name, or add the first entry."
             )
         for error in (info, entries):
@@ -240,7 +177,7 @@ class RedisStream:
 
     def _wait(self, at: str, seconds: float) -> bool:
         """Wait for an entry; return whether an entry has arrived in time."""
-        stream, timeout = self._address.stream, max(int(1000 * seconds), 1)
+        stream, timeout = self._stream, max(int(1000 * seconds), 1)
         return bool(self._call(lambda: self._client.xread({stream: at}, count=1, block=timeout)))
 
     def _check_reaching(self, state: _StreamState, at: str) -> None:

@@ -236,7 +236,7 @@ class ModelServer:
                 f"{self.name}: the sources must be different, got {source.name} twice. Remove "
                 "one of the two."
             )
-        self.consumers.append(SourceConsumer(self.durable, source, self.gauges, log))
+        self.consumers.append(SourceConsumer(self.durable, source, self.gauges.refuse, log))
 
     def check_ready(self) -> None:
         """Check that the learner can learn.

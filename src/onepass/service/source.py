@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
@@ -107,15 +108,6 @@ class Source(Protocol):
     name: str
     has_time: bool
 
-    def positions(self) -> dict[str, str]:
-        """Return the last position of each part, by name.
-
-        Raises
-        ------
-        SourceError
-            If the source cannot be reached or does not exist.
-        """
-
     def read(self, start: Mapping[str, str], *, seconds: float) -> Iterator[SourceBatch]:
         """Yield batches of rows as they arrive.
 
@@ -196,43 +188,37 @@ class AddressForm:
             query = parse_qs(parts.query, keep_blank_values=True, errors="strict")
         except ValueError:
             raise self.error("an invalid URL") from None
-        if _UNPRINTABLE.search(url):
+        if any(map(_UNPRINTABLE.search, chain([url], *query.values()))):
             raise self.error("characters that are not printable")
         if "@" in parts.path + parts.query + parts.fragment:
             raise self.error("an '@' after the host")
         allowed = dict.fromkeys((*self.required, *_ROLES, *self.optional))
-        unknown = query.keys() - allowed
-        if unknown:
+        if unknown := query.keys() - allowed:
             names = ", ".join(sorted(filter(_WORD.fullmatch, unknown))) or "other names"
             remedy = f"The parameters are {', '.join(allowed)}"
             raise self.error(f"unknown parameters ({names})", remedy)
-        invalid = [name for name, values in query.items() if len(values) > 1 or not values[0]]
-        if invalid:
-            remedy = "Pass each parameter once, with a value"
-            raise self.error(f"{invalid[0]} twice or empty", remedy)
-        for name in self.required:
-            if name not in query:
-                raise self.error(f"no {name!r}", f"Pass {' and '.join(self.required)}")
+        for name in (*self.required, *query):
+            if len(values := query.get(name, [])) != 1 or not values[0]:
+                got = f"{'an empty or repeated' if values else 'no'} {name!r}"
+                raise self.error(got, f"Pass {name} once, with a value")
         return parts, {name: values[0] for name, values in query.items()}
 
-    def roles(self, parameters: Mapping[str, str], name: str) -> dict[str, Any]:
-        """Return the fields of ``Roles``; the default of ``name`` is given.
+    def roles(self, parameters: Mapping[str, str], name: str) -> Roles:
+        """Return the roles that the parameters define; the default of ``name`` is given.
 
         Raises
         ------
         ParameterError
-            If a parameter has unprintable characters, or the name is too long.
+            If the name is too long.
         """
         name = parameters.get("name", name)
-        if len(name) > _MAX_NAME or any(map(_UNPRINTABLE.search, (name, *parameters.values()))):
-            remedy = f"Use parameters of printable characters, and a name of at most {_MAX_NAME}"
-            raise self.error(f"a name of {len(name):,} characters, or unprintable ones", remedy)
+        if len(name) > _MAX_NAME:
+            got = f"a name of {len(name):,} characters"
+            raise self.error(got, f"Pass a name of at most {_MAX_NAME}")
         text, drop = (
-            frozenset(filter(None, parameters.get(each, "").split(",")))
-            for each in ("text", "drop")
+            frozenset(parameters.get(each, "").split(",")) - {""} for each in ("text", "drop")
         )
-        target, time = parameters["target"], parameters.get("time")
-        return {"name": name, "target": target, "time": time, "text": text, "drop": drop}
+        return Roles(name, parameters["target"], parameters.get("time"), text, drop)
 
     def error(self, got: str, remedy: str = "") -> ParameterError:
         """Return the error of an invalid address."""

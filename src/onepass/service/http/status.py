@@ -186,9 +186,7 @@ def _model_state(served: ModelServer, folder: Path) -> ModelState:
     durable, gauges = served.durable, served.gauges
     text = pathless(repr(durable.frozen_copy).partition("(")[2], folder)
     error = served.error or served.source_error or gauges.drift.error
-    positions = durable.positions
-    names = [consumer.source.name for consumer in served.consumers]
-    sources = {n: None for n in names if not any(part.startswith(f"{n}/") for part in positions)}
+    sources = {each.source.name: None for each in served.consumers if not each.positions}
     return msgspec.convert(
         {
             "name": served.name,
@@ -208,7 +206,7 @@ def _model_state(served: ModelServer, folder: Path) -> ModelState:
             "refused": list(gauges.refused)[::-1],
             "snapshots": durable.versions,
             "detectors": gauges.drift.active_detectors(),
-            "positions": {**sources, **positions},
+            "positions": {**sources, **durable.positions},
         },
         ModelState,
         from_attributes=True,
