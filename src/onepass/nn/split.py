@@ -155,7 +155,13 @@ class ShardedNetwork(Network):
 
     Parameters
     ----------
-    module, learns, chunk, where
+    module : torch.nn.Module
+        Module of ``fully_shard``.
+    *more
+        As of :class:`~onepass.nn.module.Network`.
+    where : str
+        The public call, for messages.
+    **options
         As of :class:`~onepass.nn.module.Network`.
 
     Raises
