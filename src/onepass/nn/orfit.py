@@ -408,7 +408,7 @@ class ORFit(Learner):
             self._memory = few.start(self.network.p // c, 1, self.noise, kind)
         else:
             self._memory = self._start_memory(c)
-        self._started_at = fingerprint(w)
+        self._started_at = fingerprint(self._weights)
         self._start = w.clone() if self.noise and self.merging != "refused" else None
 
     def _start_memory(self, c: int) -> Any:

@@ -150,8 +150,8 @@ class KafkaTopic:
         try:
             return command()
         except (self._kafka.KafkaException, RuntimeError) as error:
-            self.consumer.poll(0)  # calls _failed with the cause, and may remove a message
-            self._at, why, self._why = None, self._why, ""
+            self.consumer.poll(0)  # calls _failed with the cause
+            why, self._why = self._why, ""
             raise self._error(f"{_text(error)}{why}") from error
 
     def close(self) -> None:
@@ -173,11 +173,11 @@ class KafkaTopic:
         """Yield batches of up to a thousand messages of a partition as they arrive."""
         at = dict(start)
         while True:
-            known, self._at = self._at, None  # unknown until all batches were consumed
+            assigned, self._at = self._at, None  # unknown until all batches were consumed
             if time.monotonic() >= self._check_at:
                 self._partitions = [n for n in self.partitions() if self._only in {None, n}]
                 self._check_at = time.monotonic() + _CHECK_INTERVAL
-            if known != self._own(at):
+            if assigned != self._own(at):
                 yield from self._assign(at)
             messages = self.poll(seconds)
             by_number: dict[int, list[Any]] = {}
