@@ -80,6 +80,11 @@ class Means:
         means: Floats = self.origins + self.offsets
         return means
 
+    def recentred(self) -> "Means":
+        """The same means, relative to themselves instead of the first rows."""
+        means = self.of_classes
+        return Means(means, (self.origins - means) + self.offsets, self.mass)
+
     def centered(self, X: Floats) -> tuple[Floats, Floats]:
         """Means (c, d), 0 for classes without rows, and rows X (n, d); minus the mean of means."""
         seen = self.seen
