@@ -26,19 +26,14 @@ mechanism [2], is (ε, δ)-differentially private for adding or removing one row
 import copy
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 
 from onepass import validation
 from onepass.errors import LabelError, MergeError, NumericalError, ParameterError, import_extra
-from onepass.features import Encode, Impute
 from onepass.features.pipeline import Pipeline
-from onepass.features.random_features import Frozen
-from onepass.learners import RLSClassifier, RLSRegressor
-from onepass.learners.class_means import ClassLearner
 from onepass.learners.rls import LeastSquares
 from onepass.serialization import archive, models
 from onepass.types import Floats
@@ -46,6 +41,7 @@ from onepass.types import Floats
 __all__ = ["combine", "private", "summary"]
 
 
+_OTHER = "which is not such a model; use RLS, class means or linear discriminants"
 _SENSITIVITY = math.sqrt(6.0)  # of (1)
 
 
@@ -85,16 +81,13 @@ def summary(model: Any) -> bytes:
     sent = copy.deepcopy(model)
     parts = [*sent.features_, sent.learner_] if _is_fitted_pipeline(sent) else [sent]
     for part in parts:
-        if reason := _stored_rows(part):
+        if reason := getattr(part, "_stored_rows", _OTHER):
             raise MergeError(
                 f"federated.summary: the state of a site must consist of sums over rows, got "
                 f"{type(part).__name__}, {reason}."
             )
-        if isinstance(part, ClassLearner):
-            means = part.moments_.means.recentred()
-            part.moments_ = replace(part.moments_, means=means)
-        if isinstance(part, Encode):
-            part.columns_ = {name: _without_origin(c) for name, c in part.columns_.items()}
+        if hasattr(part, "_remove_rows"):
+            part._remove_rows()  # noqa: SLF001
     return models.dumps(sent, "federated.summary")
 
 
@@ -199,9 +192,9 @@ def private(
     """
     where = "federated.private"
     accounting = import_extra("dp_accounting", extra="privacy", where=where)
-    classifier = isinstance(model, RLSClassifier)
-    sums = isinstance(model, RLSRegressor | RLSClassifier) and not model._prior  # noqa: SLF001
-    if not (sums and model.forgetting == 1.0 and (not classifier or model.classes is not None)):
+    sums = isinstance(model, LeastSquares) and not model._prior  # noqa: SLF001
+    classifier = sums and is_classifier(model)
+    if not (sums and model.forgetting == 1.0 and getattr(model, "classes", ()) is not None):
         raise ParameterError(
             f"{where}: `model` must be an RLSRegressor, or an RLSClassifier with `classes`, "
             f"without forgetting or prior, got {model!r}. Transform rows by fixed functions first."
@@ -276,41 +269,3 @@ def _rows_of(
 
 def _is_fitted_pipeline(model: Any) -> bool:
     return isinstance(model, Pipeline) and hasattr(model, "learner_")
-
-
-def _stored_rows(part: Any) -> str:
-    """What the state of an estimator contains of single rows, with a remedy; empty if nothing."""
-    if isinstance(part, Frozen | Impute | Encode):
-        return _stored_by_features(part)
-    if not isinstance(part, LeastSquares | ClassLearner):
-        return "which is not such a model; use RLS, class means or linear discriminants"
-    if not hasattr(part, "rows_seen_"):
-        return "which has not learned any rows; let each site learn first"
-    return "" if isinstance(part, ClassLearner) else _stored_by_rls(part)
-
-
-def _stored_by_rls(part: LeastSquares) -> str:
-    """As :func:`_stored_rows`, for recursive least squares."""
-    if part._merging != "exact" or part._rule().stores_rows:  # noqa: SLF001
-        return f"whose forgetting is {part._rule()}; use forgetting=1.0"  # noqa: SLF001
-    if part._prior:  # noqa: SLF001
-        return "whose prior stores its first row; use prior=0 and a ridge"
-    if part.memory_.span is not None:
-        return "which stores a reference row until its rows determine all coefficients; use a ridge"
-    return ""
-
-
-def _stored_by_features(part: Any) -> str:
-    """As :func:`_stored_rows`, for a transformer."""
-    if getattr(part, "source", "") == "patches":
-        return "whose filters are patches of rows; use source='random'"
-    if getattr(part, "strategy", "") == "last":
-        return "which stores the last value of each column; use another strategy"
-    if "elapsed" in getattr(part, "times", ()):
-        return "which stores the first date; leave out 'elapsed'"
-    return ""
-
-
-def _without_origin(column: Any) -> Any:
-    """The state of a column without its first date, which only 'elapsed' needs."""
-    return replace(column, origin=0) if hasattr(column, "origin") else column

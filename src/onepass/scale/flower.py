@@ -4,7 +4,6 @@ Import ``onepass.scale.flower`` where the extra ``onepass[flower]`` is installed
 the messages and runs the sites; learning and merging are those of :mod:`onepass.scale.federated`.
 """
 
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -24,6 +23,7 @@ from flwr.app import (  # noqa: E402  after the error that names the extra
 from flwr.clientapp import ClientApp  # noqa: E402
 from flwr.serverapp import Grid  # noqa: E402
 from flwr.serverapp.strategy import Strategy  # noqa: E402
+from flwr.serverapp.strategy.strategy_utils import sample_nodes  # noqa: E402
 
 __all__ = ["ExactMerge", "client_app"]
 
@@ -77,7 +77,7 @@ class ExactMerge(Strategy):  # type: ignore[misc]
         grid : Grid
             The connection to the sites, as passed to a server app.
         timeout : float, default=3600.0
-            Seconds to wait for the sites to connect, and then for their summaries.
+            Seconds to wait for the summaries, once the sites are connected.
 
         Raises
         ------
@@ -86,26 +86,18 @@ class ExactMerge(Strategy):  # type: ignore[misc]
         MergeError
             If two sites have the same name, or the models are incompatible.
         """
-        end = time.monotonic() + timeout
-        while len(nodes := list(grid.get_node_ids())) < self.sites:
-            if time.monotonic() > end:
-                raise ProcessError(
-                    f"ExactMerge.fit: {self.sites} sites must be connected, got {len(nodes)} "
-                    f"within {timeout:g} s. Start the other sites, or set a longer timeout."
-                )
-            time.sleep(0.2)
         self.start(grid, ArrayRecord(), num_rounds=1, timeout=timeout)
         return self.model_
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Request a summary from each connected site."""
+        """Request a summary from each site, as soon as all are connected."""
         del server_round, arrays
         content = RecordDict({"config": config})
         return [
             Message(content, message_type="train", dst_node_id=node)
-            for node in sorted(grid.get_node_ids())
+            for node in sample_nodes(grid, self.sites, self.sites)[0]  # waits for them
         ]
 
     def aggregate_train(
