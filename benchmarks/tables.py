@@ -14,15 +14,30 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cells import Found, table, three, times
+from cost_tables import scale_constants, scale_jobs, scale_runs
 from kill_tables import kills
 from load_tables import load
 from speed_tables import speed, speed_aside, speed_losses, speed_notes, speed_windows
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[1]
-PAGES = tuple(
-    ROOT / "docs" / "results" / f"{name}.md"
-    for name in ("cost", "defaults", "libraries", "probabilities", "service", "speed", "streams")
+RESULT_PAGES = (
+    "cost", "defaults", "libraries", "probabilities", "service", "speed", "streams",
+)  # fmt: skip
+PAGES = (
+    *(
+        ROOT / "docs" / "results" / f"{name}.md"
+        for name in (
+            "cost",
+            "defaults",
+            "libraries",
+            "probabilities",
+            "service",
+            "speed",
+            "streams",
+        )
+    ),
+    ROOT / "docs" / "scale-cost.md",
 )
 
 Tables = dict[str, tuple[str, Callable[[Found], str]]]
@@ -383,6 +398,9 @@ TABLES: Tables = {
     "stability": ("stability.json", stability),
     "streams": ("streams.json", streams),
     "defaults": ("defaults.json", defaults),
+    "scale_constants": ("scale_cost.json", scale_constants),
+    "scale_jobs": ("scale_cost.json", scale_jobs),
+    "scale_runs": ("scale_cost.json", scale_runs),
     "suggest": ("suggest.json", suggested),
     "summary": ("streams.json", summary),
 }

@@ -72,6 +72,7 @@ _PUBLIC = {
     "nn": "",
     "reproduce": "",
     "save": "serialization.models",
+    "scale": "",
     "service": "",
     "show_versions": "versions",
     "stream": "",

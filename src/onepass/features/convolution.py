@@ -298,6 +298,12 @@ class RandomConvolution(Frozen):
         self.shape = shape
 
     @property
+    def _stored_rows(self) -> str:  # type: ignore[override]  # by parameter
+        """What the state contains of single rows, with a remedy; empty if nothing."""
+        drawn = self.source == "patches"
+        return "whose filters are patches of rows; use source='random'" if drawn else ""
+
+    @property
     def n_features_out_(self) -> int:
         """Number of output columns: two for each filter and cell."""
         pool = validation.whole(self.pool, "pool", _NAME, low=1)

@@ -25,6 +25,7 @@ Cost: O(width) time per row; memory of the categories, at most ``max_categories`
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
@@ -367,6 +368,18 @@ class Encode(Transformer):
     columns_: _Columns
     layout_: list[str]
     plain_: bool
+
+    @property
+    def _stored_rows(self) -> str:
+        """What the state contains of single rows after ``_remove_rows``; empty if nothing."""
+        return "which stores the first date; leave out 'elapsed'" if "elapsed" in self.times else ""
+
+    def _remove_rows(self) -> None:
+        """Set the first dates to 1970; only 'elapsed' needs them."""
+        self.columns_ = {
+            name: replace(column, origin=0) if isinstance(column, Date) else column
+            for name, column in self.columns_.items()
+        }
 
     def __init__(
         self,

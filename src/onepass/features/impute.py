@@ -96,6 +96,12 @@ class Impute(Columnwise):
                 names[self.flags_[j]] = f"{name} (missing)"
         return names
 
+    @property
+    def _stored_rows(self) -> str:
+        """What the state contains of single rows, with a remedy; empty if nothing."""
+        last = self.strategy == "last"
+        return "which stores the last value of each column; use another strategy" if last else ""
+
     def _check_row(
         self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
     ) -> Floats:

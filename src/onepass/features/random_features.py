@@ -57,6 +57,8 @@ class Frozen(Columnwise):
     _merging: ClassVar[str] = "exact"
     uses_units: ClassVar[bool] = True
 
+    _stored_rows: ClassVar[str] = ""
+    """What the state contains of single rows, with a remedy."""
     _draws: ClassVar[tuple[str, ...]]
     _by_column: ClassVar[str] = ""
 

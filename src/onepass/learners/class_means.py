@@ -32,7 +32,7 @@ Memory is O(cd), and O(d²) for each matrix of sums.
 
 from abc import abstractmethod
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
@@ -79,6 +79,11 @@ class Means:
         """μ_k, (c, d); 0 for a class without rows."""
         means: Floats = self.origins + self.offsets
         return means
+
+    def recentred(self) -> "Means":
+        """The same means, relative to themselves instead of the first rows."""
+        means = self.of_classes
+        return Means(means, (self.origins - means) + self.offsets, self.mass)
 
     def centered(self, X: Floats) -> tuple[Floats, Floats]:
         """Means (c, d), 0 for classes without rows, and rows X (n, d); minus the mean of means."""
@@ -353,6 +358,17 @@ class ClassLearner(Classifier):
 
     def _unmergeable(self) -> str:
         return ""
+
+    @property
+    def _stored_rows(self) -> str:
+        """What the state contains of single rows after ``_remove_rows``; empty if nothing."""
+        if hasattr(self, "rows_seen_"):
+            return ""
+        return "which has not learned any rows; let each site learn first"
+
+    def _remove_rows(self) -> None:
+        """Store the means without the first row of each class."""
+        self.moments_ = replace(self.moments_, means=self.moments_.means.recentred())
 
     def _merge(self, other: Self, layout: Layout) -> None:
         if layout.d > self.n_features_in_:

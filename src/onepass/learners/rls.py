@@ -264,6 +264,19 @@ class LeastSquares(Linear):
             return "approximate"
         return "exact" if chosen.additive or chosen.stores_rows else "refused"
 
+    @property
+    def _stored_rows(self) -> str:
+        """What the state contains of single rows, with a remedy; empty if it has only sums."""
+        if not hasattr(self, "rows_seen_"):
+            return "which has not learned any rows; let each site learn first"
+        if self._merging != "exact" or self._rule().stores_rows:
+            return f"whose forgetting is {self._rule()}; use forgetting=1.0"
+        if self._prior:
+            return "whose prior stores its first row; use prior=0 and a ridge"
+        if self.memory_.span is not None:
+            return "which stores a reference row until its rows determine all weights; use a ridge"
+        return ""
+
     def _unmergeable(self) -> str:
         chosen = self._rule()
         if self._rule_changed():

@@ -1,0 +1,271 @@
+"""Federated learning in one round: each site sends a summary of its rows, without the rows.
+
+A summary is the model that a site has learned from its own rows, as one safetensors file. Models
+whose state is a sum over rows merge exactly, so that the combined model equals one that has learned
+the rows of all sites, whatever the division of the rows. With weights W_i and Gram matrices C_i of
+two sites this is the absolute aggregation law of [1]; here triangles are merged instead of matrices
+being inverted, and no regularisation has to be removed at the end.
+
+Sums can reveal rows: those of fewer rows than features determine them up to a rotation. With noise
+they do not. For rows scaled to ‖x‖ ≤ 1 and ‖y‖ ≤ 1, with u = (1, x), one row adds
+
+    u uᵀ (upper triangle),    u yᵀ,    y_j² for each output j                               (1)
+
+to the sums, a vector of squared length (‖u‖⁴ + Σ u_j⁴) / 2 + ‖u‖² ‖y‖² + Σ y_j⁴ ≤ 3 + 2 + 1 = 6. So
+normal noise of standard deviation √6 σ on each number of (1), with σ(ε, δ) of the analytic Gaussian
+mechanism [2], is (ε, δ)-differentially private for adding or removing one row [3].
+
+[1] R. He, K. Tong, D. Fang, H. Sun, H. Li, T. Chen, Z. Zeng, H. Zhuang, "AFL: A single-round
+    analytic approach for federated learning with pre-trained models", CVPR 2025; arXiv 2405.16240.
+[2] B. Balle, Y.-X. Wang, "Improving the Gaussian mechanism for differential privacy: analytical
+    calibration and optimal denoising", ICML 2018; (6).
+[3] C. Dwork, K. Talwar, A. Thakurta, L. Zhang, "Analyze Gauss: optimal bounds for
+    privacy-preserving principal component analysis", STOC 2014; algorithm 1.
+"""
+
+import copy
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+
+from onepass import validation
+from onepass.errors import LabelError, MergeError, NumericalError, ParameterError, import_extra
+from onepass.features.pipeline import Pipeline
+from onepass.learners.rls import LeastSquares
+from onepass.serialization import archive, models
+from onepass.types import Floats
+
+__all__ = ["combine", "private", "summary"]
+
+
+_OTHER = "which is not such a model; use RLS, class means or linear discriminants"
+_SENSITIVITY = math.sqrt(6.0)  # of (1)
+
+
+def summary(model: Any) -> bytes:
+    """Return what a site sends: the state of its model, with sums over rows but no rows.
+
+    Accepted are ``RLSRegressor`` and ``RLSClassifier`` without a window or prior,
+    ``NearestClassMean``, ``StreamingLDA`` and ``StreamingQDA``, and pipelines of these with
+    ``Encode``, ``Impute``, random features and frozen networks.
+
+    Parameters
+    ----------
+    model : learner or Pipeline
+        A fitted model. It is not changed.
+
+    Returns
+    -------
+    summary : bytes
+        A file of ``op.save``. What it reveals: the page on federated learning.
+
+    Raises
+    ------
+    MergeError
+        If the state contains single rows, or cannot be merged exactly.
+    CheckpointError
+        If the model contains an object that cannot be stored.
+
+    Examples
+    --------
+    >>> import numpy as np, onepass as op
+    >>> X = np.random.default_rng(0).normal(size=(300, 4))
+    >>> sites = [op.RLSRegressor().fit(X[i::3], X[i::3].sum(axis=1)) for i in range(3)]
+    >>> model = combine(summary(site) for site in sites)
+    >>> model.rows_seen_, model.coef_.round(6).tolist()
+    (300, [1.0, 1.0, 1.0, 1.0])
+    """
+    sent = copy.deepcopy(model)
+    parts = [*sent.features_, sent.learner_] if _is_fitted_pipeline(sent) else [sent]
+    for part in parts:
+        if reason := getattr(part, "_stored_rows", _OTHER):
+            raise MergeError(
+                f"federated.summary: the state of a site must consist of sums over rows, got "
+                f"{type(part).__name__}, {reason}."
+            )
+        if hasattr(part, "_remove_rows"):
+            part._remove_rows()  # noqa: SLF001
+    return models.dumps(sent, "federated.summary")
+
+
+def combine(summaries: Iterable[bytes], **replacements: object) -> Any:
+    """Merge the summaries of sites, in the given order.
+
+    The same summaries in the same order give the same bits; another order changes rounding only,
+    and with forgetting nothing else either, since the sites count as concurrent.
+
+    Parameters
+    ----------
+    summaries : iterable of bytes
+        At least one, from any source: a file is checked, and runs no code.
+    **replacements : callable or network
+        What a file does not contain, as in ``op.load``.
+
+    Returns
+    -------
+    model : learner or Pipeline
+        Equal, to rounding, to a model that has learned the rows of all sites.
+
+    Raises
+    ------
+    ParameterError
+        If there is no summary, or the same summary twice.
+    CheckpointError
+        If a summary is damaged.
+    MergeError
+        If the models of two sites are incompatible.
+    """
+    model, seen = None, dict[bytes, int]()
+    for i, data in enumerate(summaries):
+        where = f"federated.combine: summary {i}"
+        if (first := seen.setdefault(data, i)) != i:
+            raise ParameterError(
+                f"{where}: each site must occur once, got the bytes of summary {first} again. "
+                "Pass one summary for each site."
+            )
+        part = models.from_contents(archive.loads(data, where), where, replacements)
+        try:
+            model = part if model is None else model.merge(part, concurrent=True)
+        except MergeError as error:
+            raise MergeError(f"{where}: {error}") from error
+    if model is None:
+        raise ParameterError(
+            "federated.combine: `summaries` must contain at least one, got none. Pass the bytes "
+            "that `summary` returned at each site."
+        )
+    return model
+
+
+def private(
+    model: Any,
+    blocks: Iterable[tuple[Any, Any]],
+    *,
+    epsilon: float,
+    delta: float,
+    row_norm: float,
+    target_norm: float | None = None,
+    seed: int | None = None,
+) -> Any:
+    """Learn rows with noise on their sums: (ε, δ)-differentially private for each row.
+
+    Rows longer than ``row_norm`` and targets longer than ``target_norm`` are scaled down to these
+    lengths. The noisy Gram matrix is projected to the nearest positive semidefinite matrix. With a
+    ridge near ``row_norm² σ √(6 d)`` directions that contain only noise have little effect.
+
+    Each site adds its own noise, so that neither the other sites nor the server need to be trusted.
+    Rows of different sites do not share a budget; a person with k rows has at most (kε, …) by group
+    privacy. A call spends its budget: calls on the same rows add up.
+
+    Parameters
+    ----------
+    model : RLSRegressor or RLSClassifier
+        Parameters, without forgetting or ``prior``. A classifier needs its ``classes``, which
+        are public, as are the names of the columns.
+    blocks : iterable of (X, y)
+        All rows of the site, in blocks.
+    epsilon : float
+        ε > 0.
+    delta : float
+        δ in (0, 1), well below 1 / number of rows.
+    row_norm, target_norm : float
+        Bounds > 0 of the lengths of rows and targets, in their units; chosen without looking at
+        the rows. The targets of a classifier have length 1.
+    seed : int, optional
+        Seed of the noise. It must be as secret as the rows; by default the system's randomness.
+
+    Returns
+    -------
+    model : RLSRegressor or RLSClassifier
+        A fitted copy, for :func:`summary`. Its ``rows_seen_`` has noise, too.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range, or the model has another kind of state.
+    NumericalError
+        If the noise exceeds the number of rows.
+    MissingExtraError
+        If dp-accounting is not installed.
+    """
+    where = "federated.private"
+    accounting = import_extra("dp_accounting", extra="privacy", where=where)
+    sums = isinstance(model, LeastSquares) and not model._prior  # noqa: SLF001
+    classifier = sums and is_classifier(model)
+    if not (sums and model.forgetting == 1.0 and getattr(model, "classes", ()) is not None):
+        raise ParameterError(
+            f"{where}: `model` must be an RLSRegressor, or an RLSClassifier with `classes`, "
+            f"without forgetting or prior, got {model!r}. Transform rows by fixed functions first."
+        )
+    epsilon = validation.in_range(epsilon, "epsilon", where, above=0.0)
+    delta = validation.in_range(delta, "delta", where, above=0.0, high=0.5)
+    row_norm = validation.in_range(row_norm, "row_norm", where, above=0.0)
+    if not classifier or target_norm is not None:
+        target_norm = validation.in_range(target_norm, "target_norm", where, above=0.0)
+    reach = 1.0 if classifier or target_norm is None else target_norm
+    fresh, names = clone(model), validation.class_names(getattr(model, "classes", None), where)
+    gram = cross = squares = np.zeros(())
+    for X, y in blocks:
+        rows, columns = validation.matrix(X, where, **fresh._shape())  # noqa: SLF001
+        fresh._set_features(rows.shape[1], columns)  # noqa: SLF001
+        targets, _ = fresh._receive_targets(y, len(rows), None, where)  # noqa: SLF001
+        if classifier and len(fresh.classes_) > len(names):
+            raise LabelError(
+                f"{where}: `y` must contain only the labels in `classes`, got others. Pass all "
+                "labels that can occur, at every site the same."
+            )
+        U = np.hstack((np.ones((len(rows), 1)), _clipped(rows, row_norm)))
+        Y = _clipped(targets, reach)
+        gram, cross = gram + U.T @ U, cross + U.T @ Y
+        squares = squares + np.einsum("ij,ij->j", Y, Y)
+    if not gram.ndim:
+        raise ParameterError(f"{where}: `blocks` must contain at least one block, got none.")
+    with np.errstate(divide="ignore"):  # of logarithms of tails
+        sigma = _SENSITIVITY * accounting.get_sigma_gaussian(epsilon, delta)
+    rng = np.random.default_rng(seed)
+    noise = np.triu(rng.normal(0.0, sigma, gram.shape))
+    gram = gram + noise + np.triu(noise, 1).T
+    cross = cross + rng.normal(0.0, sigma, cross.shape)
+    squares = squares + rng.normal(0.0, sigma, squares.shape)
+    U, Y, weight = _rows_of(gram, cross, squares, where)
+    ones = np.full(len(U), weight)
+    fresh._learn(U * row_norm, Y * reach, ones, None)  # noqa: SLF001
+    fresh.rows_seen_ = max(1, round(weight * len(U)))
+    return fresh
+
+
+def _clipped(rows: Floats, bound: float) -> Floats:
+    """Rows in units of the bound; longer ones are scaled to length 1."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    clipped: Floats = rows / np.maximum(bound, lengths)
+    return clipped
+
+
+def _rows_of(
+    gram: Floats, cross: Floats, squares: Floats, where: str
+) -> tuple[Floats, Floats, float]:
+    """Rows of equal weight with these sums (1): their features, targets and weight."""
+    values, vectors = np.linalg.eigh(gram)
+    roots = np.sqrt(np.maximum(values, 0.0))
+    U = roots[:, None] * vectors.T
+    Y = np.divide(1.0, roots, out=np.zeros_like(roots), where=roots > 0.0)[:, None] * vectors.T
+    Y = Y @ cross
+    rest = np.sqrt(np.maximum(squares - np.einsum("ij,ij->j", Y, Y), 0.0))
+    U, Y = np.vstack((U, np.zeros(len(U)))), np.vstack((Y, rest))
+    length, k = float(np.linalg.norm(U[:, 0])), len(U)
+    if gram[0, 0] <= 0.0 or length == 0.0:
+        raise NumericalError(
+            f"{where}: there must be more rows than noise, got a noisy number of rows of "
+            f"{gram[0, 0]:.3g}. Use more rows or a larger epsilon."
+        )
+    turn = U[:, 0] / length - 1.0 / math.sqrt(k)  # reflect the column of ones to equal entries
+    turn /= np.linalg.norm(turn) or 1.0
+    U, Y = (A - 2.0 * np.outer(turn, turn @ A) for A in (U, Y))
+    unit = length / math.sqrt(k)
+    return U[:, 1:] / unit, Y / unit, unit**2
+
+
+def _is_fitted_pipeline(model: Any) -> bool:
+    return isinstance(model, Pipeline) and hasattr(model, "learner_")
