@@ -324,12 +324,12 @@ def _check(
             f"got {type(model).__name__}. Choose one of those, such as op.RLSRegressor()."
         )
     if get_tags(model).merging == "refused":
-        clone(model).merge(clone(model))  # most raise the reason
-        raise MergeError(
-            f"{_WHERE}: `model` must be a learner whose models can be merged, got {model!r}, "
-            "whose tag `merging` is 'refused'. Leave out steps or parameters that prevent it, or "
-            "learn all rows with one model."
-        )
+        reason = "got one whose tag `merging` is 'refused'. Leave out the steps that prevent it."
+        try:
+            clone(model).merge(clone(model))
+        except MergeError as refused:
+            reason = str(refused).partition(": ")[2]
+        raise MergeError(f"{_WHERE}: the models of shards must be mergeable: {reason}")
 
 
 def _shards(source: Any, options: dict[str, Any]) -> list[Shard]:
