@@ -6,6 +6,7 @@ Scheduling, transport and the repetition of calls whose process or machine faile
 engine.
 """
 
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from itertools import islice
@@ -23,21 +24,20 @@ Call: TypeAlias = Callable[[Any], object]
 
 
 def _local(function: Call, items: Sequence[Any], workers: int | None) -> Generator[Any]:
-    """Run in this process or in joblib processes; repeat the calls of processes that ended."""
-    left, progressed = dict(enumerate(items)), True
+    """Run in this process or in joblib processes; repeat the calls of ended processes once."""
+    left, ended = dict(enumerate(items)), Counter[int]()
     while left:
         try:
             calls = run_parallel(
                 lambda pair: function(pair[1]), list(left.items()), workers or 1, where=_WHERE
             )
             for (i, item), _ in calls:
-                progressed = True
                 del left[i]
                 yield item
         except ProcessError:
-            if not progressed:
+            ended.update(list(left)[:workers])  # those that were running
+            if max(ended.values()) > 1:
                 raise
-            progressed = False
 
 
 def _ray(function: Call, items: Sequence[Any], workers: int | None) -> Generator[Any]:
