@@ -6,6 +6,7 @@ Scheduling, transport and the repetition of calls whose process or machine faile
 engine.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
@@ -103,7 +104,8 @@ def _spark(function: Call, items: Sequence[Any], workers: int | None) -> Generat
     session = sql.SparkSession.getActiveSession()
     with ExitStack() as stack:
         if session is None:
-            session = sql.SparkSession.builder.master(f"local[{workers or '*'}]").getOrCreate()
+            builder = sql.SparkSession.builder.master(f"local[{workers or '*'}]")
+            session = builder.config("spark.pyspark.python", sys.executable).getOrCreate()
             stack.callback(session.stop)
         session.sparkContext.parallelize(items, len(items)).foreach(function)
         yield from items
