@@ -104,8 +104,8 @@ def _spark(function: Call, items: Sequence[Any], workers: int | None) -> Generat
     session = sql.SparkSession.getActiveSession()
     with ExitStack() as stack:
         if session is None:
-            builder = sql.SparkSession.builder.master(f"local[{workers or '*'}]")
-            session = builder.config("spark.pyspark.python", sys.executable).getOrCreate()
+            session = sql.SparkSession.builder.master(f"local[{workers or '*'}]").getOrCreate()
+            session.sparkContext.pythonExec = sys.executable
             stack.callback(session.stop)
         session.sparkContext.parallelize(items, len(items)).foreach(function)
         yield from items
