@@ -101,8 +101,8 @@ def fit(
     from onepass import scale
     from onepass.features.presets import pipelines
     from onepass.learners.keyed import Keyed
+    from onepass.scale.fit import infer_task
     from onepass.serialization.models import save as saved
-    from onepass.stream import read
 
     policy = "keep" if missing == "impute" else missing
     shards = [source, *more] if more else source
@@ -124,10 +124,10 @@ def fit(
             with usage_errors("fit", settings=settings):
                 check_not_overwritten([source, *more], [save], "fit: --save")
                 save.parent.mkdir(parents=True, exist_ok=True)
-                chosen = task or read(shards, **options).task or "regression"
+                chosen = task or infer_task(shards, skip=on_bad_shard == "skip", **options)
                 plain = {"rls__forgetting": 1.0} if model == "rls" else {}
                 fixed = {"encode__missing": policy, **plain, **values(settings)}
-                one: Any = pipelines([model], chosen, fixed)[model]
+                one: Any = pipelines([model], str(chosen), fixed)[model]
                 report = scale.fit(
                     one if by is None else Keyed(one, by=by), shards, engine=engine,
                     workers=workers, workdir=workdir, on_bad_shard=on_bad_shard, restart=restart,

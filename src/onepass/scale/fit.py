@@ -34,8 +34,9 @@ from onepass.serialization.codec import state_dict
 from onepass.stream.files import File, is_url
 from onepass.stream.formats import FoundFile, ReadOptions, format_of
 from onepass.stream.read import find_files, read
+from onepass.stream.stream import Rows, Stream
 
-__all__ = ["FitProgress", "FitReport", "fit"]
+__all__ = ["FitProgress", "FitReport", "fit", "infer_task"]
 
 _WHERE = "op.scale.fit"
 
@@ -352,32 +353,50 @@ def _task(
 ) -> Task:
     """Return the task, with the types of the columns of the first shard that has rows."""
     state = state_dict(clone(model), f"{_WHERE}: the model")
+    shard, stream, rows = _first(shards, options, skip=skip)
+    types = {name: kind for name, kind in stream.fingerprint["columns"].items() if kind is not None}
+    typed = {**options, "dtypes": {**types, **(options.get("dtypes") or {})}}
+    fixed = format_of(shard.found.file.name) != "jsonl"
+    task = Task(state, typed, sorted(rows.X.names) if fixed else None, str(folder))
+    first = task.model()
+    try:  # invalid parameters of the model are errors before any work
+        learn(first, rows)
+    except ParameterError:
+        raise
+    except OnepassError:
+        pass  # of the row
+    return task
+
+
+def infer_task(source: Any, *, skip: bool, **options: Any) -> str | None:
+    """Return the task of the targets, from the first shard that has rows.
+
+    Parameters
+    ----------
+    source, **options
+        As ``shards`` and options of :func:`fit`.
+    skip : bool
+        Whether unreadable shards are left out.
+    """
+    return _first(_shards(source, options), options, skip=skip)[1].task
+
+
+def _first(
+    shards: Sequence[Shard], options: dict[str, Any], *, skip: bool
+) -> tuple[Shard, Stream, Rows]:
+    """Return the first shard that has rows, its stream and its first block."""
     error: SourceError | None = None
     for shard in shards:
         try:
             stream = read(shard.found, **options)
-            if stream.n_rows == 0:
-                continue
-            rows = next(iter(stream))
-            types = {k: v for k, v in stream.fingerprint["columns"].items() if v is not None}
+            if stream.n_rows != 0:
+                return shard, stream, next(iter(stream))
         except ParameterError:
             raise
         except OnepassError as unreadable:
             error = bad_shard(shard, unreadable)
             if not skip:
                 raise error from unreadable
-            continue
-        typed = {**options, "dtypes": {**types, **(options.get("dtypes") or {})}}
-        fixed = format_of(shard.found.file.name) != "jsonl"
-        task = Task(state, typed, sorted(rows.X.names) if fixed else None, str(folder))
-        first = task.model()
-        try:  # invalid parameters of the model are errors before any work
-            learn(first, rows)
-        except ParameterError:
-            raise
-        except OnepassError:
-            pass  # of the row
-        return task
     raise error or SourceError(
         f"{_WHERE}: at least one shard must have rows, got none of {len(shards)}. Check the files."
     )
