@@ -233,7 +233,7 @@ class _Run:
             )
         if summary.error:
             if not self._skip:
-                raise bad_shard(shard, summary.error)
+                raise _bad_shard(shard, summary.error)
             self._skipped[shard.index] = summary.error
         self._rows += summary.rows
         self._bad_rows += summary.bad_rows
@@ -288,7 +288,7 @@ class _Run:
         )
 
 
-def bad_shard(shard: Shard, error: object) -> SourceError:
+def _bad_shard(shard: Shard, error: object) -> SourceError:
     """Return the error for a shard that cannot be learned."""
     return SourceError(
         f"{_WHERE}: shard {shard} (number {shard.index + 1}) must be a complete file that the "
@@ -373,10 +373,12 @@ def infer_task(source: Any, *, skip: bool, **options: Any) -> str | None:
 
     Parameters
     ----------
-    source, **options
-        As ``shards`` and options of :func:`fit`.
+    source : path, address, pattern, folder, or list of paths and addresses
+        As ``shards`` of :func:`fit`.
     skip : bool
         Whether unreadable shards are left out.
+    **options
+        As those of :func:`fit`.
     """
     return _first(_shards(source, options), options, skip=skip)[1].task
 
@@ -394,7 +396,7 @@ def _first(
         except ParameterError:
             raise
         except OnepassError as unreadable:
-            error = bad_shard(shard, unreadable)
+            error = _bad_shard(shard, unreadable)
             if not skip:
                 raise error from unreadable
     raise error or SourceError(
