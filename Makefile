@@ -20,7 +20,7 @@ BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 MISSING = $(if $(shell command -v redis-server 2>/dev/null),,redis-server) \
 	$(if $(strip $(foreach each,$(BROWSERS),$(shell command -v $(each) 2>/dev/null))),,chromium)
 
-.PHONY: help run test test-all programs pytest check format sanitize bench bench-compare peers clean
+.PHONY: help run test test-all programs pytest check format sanitize engines bench bench-compare peers clean
 
 help:  ## print this list
 	@awk -F ':.*## +' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +101,22 @@ sanitize: $(VENV)/.ready-to-test  ## run the tests of the compiled loops with AS
 		tests/native $(wildcard tests/learners/test_rls*.py tests/learners/test_sgd*.py) \
 		tests/learners/test_compiled_state.py
 
+# Engines whose dependencies conflict with those of other extras, each in an environment of its own.
+# Spark needs Java.
+SEPARATE := $(VENV)-engines $(VENV)-flower
+$(VENV)-engines/.ready: PACKAGES := '.[beam,spark]'
+$(VENV)-flower/.ready: PACKAGES := '.[flower,privacy]' 'flwr[simulation]'
+$(SEPARATE:=/.ready): $(INSTALLED)
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade pip
+	$(@D)/bin/python -m pip install $(QUIETLY) $(addprefix --editable ,$(firstword $(PACKAGES))) \
+		$(wordlist 2,9,$(PACKAGES)) 'hypothesis>=6.100' 'pytest>=8.0'
+	@touch $@
+
+engines: $(SEPARATE:=/.ready)  ## run the tests of Spark, Beam and Flower
+	$(VENV)-engines/bin/python -m pytest -q tests/scale/engines/test_spark_and_beam.py
+	$(VENV)-flower/bin/python -m pytest -q tests/scale/engines/test_flower.py
+
 bench: $(PEERS)  ## measure speed against other libraries and the machine's limits; half an hour
 	$(VENV)-peers/bin/python benchmarks/speed.py
 	$(VENV)-peers/bin/python benchmarks/tables.py
@@ -116,4 +132,4 @@ peers: $(PEERS)  ## compare with other libraries: speed, stability, real streams
 	$(VENV)-peers/bin/python benchmarks/tables.py
 
 clean:  ## remove the environments and the folder runs
-	rm -rf $(VENV) $(VENV)-peers runs
+	rm -rf $(VENV) $(VENV)-peers $(SEPARATE) runs

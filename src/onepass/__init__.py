@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onepass import models as models
     from onepass import nn as nn
     from onepass import reproduce as reproduce
+    from onepass import scale as scale
     from onepass import service as service
     from onepass import stream as stream
     from onepass.evaluate.suggest import suggest as suggest

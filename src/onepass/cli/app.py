@@ -22,6 +22,7 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from onepass.cli.data import fetch, list_datasets, path
+from onepass.cli.fit import fit
 from onepass.cli.model import inspect, merge
 from onepass.cli.predict import predict
 from onepass.cli.reproduce import reproduce
@@ -77,6 +78,11 @@ _add(
     "run table.csv --target price --drop id --save m.onepass",
     "run - --target load --set rls__forgetting=0.999 < log.csv",
     "run table.csv --target price --drop id --save m.onepass --resume",
+)  # fmt: skip
+_add(
+    app, "fit", fit,
+    "fit 'data/*.parquet' --target y --save m.onepass --workers 2",
+    "fit 'data/*.parquet' --target y --save m.onepass --engine ray --workdir shared/summaries",
 )  # fmt: skip
 _add(
     app, "predict", predict,

@@ -287,7 +287,7 @@ def _is_same(one: Path, two: Path) -> bool:
 _OPTIONS = {"types": "type", "every": "checkpoint", "checkpoint": "save"}
 """Parameter of the library -> option with another name."""
 
-_PREFIX = re.compile(r"^op\.(stream[.\w]*|evaluate\.\w+|models|durable): ")
+_PREFIX = re.compile(r"^op\.(stream[.\w]*|(evaluate|scale)\.\w+|models|durable): ")
 _PLACE = re.compile(r"^model '\w+', [^:]*: ")
 _REMEDY = re.compile(
     r"(Construct (the learner|it) with|Give|Choose) (another( `\w+`)?|one of these)\.$"
@@ -331,7 +331,9 @@ def _translated(message: str, command: str, settings: Sequence[str]) -> str:
         if f"`{parameter}`" in message and part in message.lower():
             inner = _REMEDY.sub(f"Choose another: --set {setting}=VALUE.", message)
             return f"{command}: --set {setting}={value}: {_PLACE.sub('', _PREFIX.sub('', inner))}"
-    if message.startswith(("op.stream", "op.evaluate")):  # their parameters are options here
+    if message.startswith(
+        ("op.stream", "op.evaluate", "op.scale")
+    ):  # their parameters are options here
         message = re.sub(r"`(\w+)`", lambda found: _option(found[1]), message)
     return _PREFIX.sub(f"{command}: ", message)
 

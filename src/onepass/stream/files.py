@@ -27,6 +27,7 @@ __all__ = ["Bytes", "File", "Readable", "compression_of", "is_url"]
 
 
 _WHERE = "op.stream.read"
+_VERSION = ("size", "mtime", "created", "LastModified", "last_modified", "updated", "ETag", "etag")
 _ADDRESS = re.compile(r"^[a-z][a-z0-9+.-]*(://|::)", re.IGNORECASE)
 
 
@@ -98,6 +99,13 @@ class File:
         """Number of bytes; 0 if unknown."""
         with self._address_errors():
             return int(self._system.size(self.path) or 0)
+
+    @property
+    def version(self) -> str:
+        """Size, time of change and entity tag of the file, those of them that its store has."""
+        self._system.invalidate_cache(self.path)
+        found = self._call(self._system.info)
+        return " ".join(f"{name}={found[name]}" for name in _VERSION if found.get(name) is not None)
 
     def open(self) -> BinaryIO:
         """Open the file for reading."""

@@ -12,7 +12,7 @@ import re
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
@@ -30,6 +30,7 @@ __all__ = [
     "PACKED",
     "SUFFIXES",
     "FileSequence",
+    "FoundFile",
     "ReadOptions",
     "format_of",
     "hive_partitions",
@@ -263,13 +264,20 @@ def hive_partitions(folders: Sequence[str]) -> dict[str, str | None]:
     return {unquote(k): None if v == _NOTHING else unquote(v) for k, v in pairs}
 
 
+class FoundFile(NamedTuple):
+    """A file, and the columns that its folders define."""
+
+    file: File
+    partitions: dict[str, str | None]
+
+
 class FileSequence(BaseSource):
     """Several files, read one after the other.
 
     Parameters
     ----------
-    files : sequence of (File, dict of str to str or None)
-        At least one file, in order, each with the columns of its folders.
+    files : sequence of FoundFile
+        At least one file, in order.
     name : str
         The name of the sequence in messages.
     options : ReadOptions
@@ -282,15 +290,14 @@ class FileSequence(BaseSource):
         folder key.
     """
 
-    def __init__(
-        self, files: Sequence[tuple[File, dict[str, str | None]]], name: str, options: ReadOptions
-    ) -> None:
+    def __init__(self, files: Sequence[FoundFile], name: str, options: ReadOptions) -> None:
         once = any(options.is_read_once(file) for file, _ in files)
         super().__init__(name, repeatable=not once)
         self._files = list(files)
         self._reading = options
         self._begins: list[tuple[int, str]] = []
         self._first = self._opened(0)
+        self.n_rows = self._first.n_rows if len(files) == 1 else None
         values = {n: [partitions.get(n) for _, partitions in files] for n in files[0][1]}
         self._numbers = {
             n

@@ -24,6 +24,7 @@ from onepass.stream.files import File
 from onepass.stream.formats import (
     FORMATS,
     FileSequence,
+    FoundFile,
     ReadOptions,
     format_of,
     hive_partitions,
@@ -34,7 +35,7 @@ from onepass.stream.sources import Frame, Matrix, Pair, RowIterable, Source
 from onepass.stream.stream import Stream
 from onepass.validation.table import TableLike, is_frame
 
-__all__ = ["read"]
+__all__ = ["find_files", "read"]
 
 _WHERE = "op.stream.read"
 
@@ -43,11 +44,14 @@ def _open_source(source: Any, reading: ReadOptions) -> Source:
     """Open the source that the user passed."""
     if isinstance(source, str) and source == "-":
         return reading.stream(getattr(sys.stdin, "buffer", sys.stdin), "standard input")
-    if isinstance(source, (str, os.PathLike)):
-        return _path_source(os.fsdecode(os.fspath(source)), reading)
-    if isinstance(source, (list, tuple)) and source and all(map(_is_path, source)):
-        files = [_file(os.fsdecode(os.fspath(one))) for one in source]
-        return _sequence(files, 0, f"{len(files)} files", reading)
+    if isinstance(source, FoundFile):
+        return FileSequence([source], str(source.file), reading)
+    if _is_path(source) or _is_list_of_paths(source):
+        files, title = find_files(source, reading)
+        files = [found for found in files if not reading.is_empty(found.file)] or files
+        if len(files) == 1 and not files[0].partitions:
+            return reading.file(files[0].file)
+        return FileSequence(files, title, reading)
     if isinstance(source, io.IOBase) or callable(getattr(source, "read", None)):
         name = getattr(source, "name", None)
         return reading.stream(source, name if isinstance(name, str) else "the file object")
@@ -83,14 +87,33 @@ def _is_path(source: object) -> bool:
     return isinstance(source, (str, os.PathLike))
 
 
-def _path_source(text: str, reading: ReadOptions) -> Source:
-    """Return a source for a path, an address or a pattern."""
+def _is_list_of_paths(source: Any) -> bool:
+    return isinstance(source, (list, tuple)) and bool(source) and all(map(_is_path, source))
+
+
+def find_files(source: Any, reading: ReadOptions) -> tuple[list[FoundFile], str]:
+    """Return the files of a source in order, and its name for messages.
+
+    Parameters
+    ----------
+    source : path, address, pattern, folder, or list of paths and addresses
+    reading : ReadOptions
+
+    Raises
+    ------
+    SourceError
+        If there is no such file, or a folder contains files of no known format.
+    """
+    if not _is_path(source):
+        files = [_file(os.fsdecode(os.fspath(one))) for one in source]
+        return [FoundFile(file, {}) for file in files], f"{len(files)} files"
+    text = os.fsdecode(os.fspath(source))
     place = File(text)
     if place.is_dir():
-        return _folder_source(place, reading)
+        return _folder_files(place, reading)
     if any(mark in str(place) for mark in "*?[") and not place.exists():
-        return _pattern_source(place, reading)
-    return reading.file(_file(text))
+        return _pattern_files(place)
+    return [FoundFile(_file(text), {})], text
 
 
 def _file(text: str) -> File:
@@ -114,8 +137,8 @@ def _file(text: str) -> File:
     return file
 
 
-def _pattern_source(pattern: File, reading: ReadOptions) -> Source:
-    """Return a source for the files that match a pattern."""
+def _pattern_files(pattern: File) -> tuple[list[FoundFile], str]:
+    """Return the files that match a pattern."""
     files = pattern.matching()
     if not files:
         raise SourceError(
@@ -124,11 +147,11 @@ def _pattern_source(pattern: File, reading: ReadOptions) -> Source:
         )
     words = pattern.parts()
     fixed = next(i for i, word in enumerate(words) if any(mark in word for mark in "*?["))
-    return _sequence(files, fixed, str(pattern), reading)
+    return _ordered(files, fixed, str(pattern))
 
 
-def _folder_source(folder: File, reading: ReadOptions) -> Source:
-    """Return a source for the files in a folder tree, except those beginning with "." or "_"."""
+def _folder_files(folder: File, reading: ReadOptions) -> tuple[list[FoundFile], str]:
+    """Return the files in a folder tree, except those beginning with "." or "_"."""
     depth = len(folder.parts())
     seen = [
         file for file in folder.within()
@@ -142,34 +165,24 @@ def _folder_source(folder: File, reading: ReadOptions) -> Source:
             f"({', '.join(FORMATS)}), "
             f'got {got}. Select files by a pattern, such as "{folder}/*.parquet".'
         )
-    return _sequence(seen, depth, str(folder), reading)
+    return _ordered(seen, depth, str(folder))
 
 
-def _sequence(files: Sequence[File], depth: int, name: str, reading: ReadOptions) -> Source:
-    """Return a source for several files, in natural order unless the user listed them.
-
-    Folders after the first ``depth`` parts of a path may be columns.
-    """
-    listed = name.endswith(" files")
-    partitions = [{} if listed else hive_partitions(file.parts()[depth:-1]) for file in files]
-    if any(list(one) != list(partitions[0]) for one in partitions):
-        odd = next(i for i, one in enumerate(partitions) if list(one) != list(partitions[0]))
+def _ordered(files: Sequence[File], depth: int, name: str) -> tuple[list[FoundFile], str]:
+    """Return files in natural order; folders after the first ``depth`` parts may be columns."""
+    found = [FoundFile(file, hive_partitions(file.parts()[depth:-1])) for file in files]
+    keys = list(found[0].partitions)
+    if odd := next((one for one in found if list(one.partitions) != keys), None):
         raise SourceError(
             f"{_WHERE}: all files of {name} must be in folders with the keys of {files[0]}, "
-            f"{list(partitions[0])}, got {list(partitions[odd])} for {files[odd]}. "
+            f"{keys}, got {list(odd.partitions)} for {odd.file}. "
             "Move the file, or select files by a pattern."
         )
-    given = list(zip(files, partitions, strict=True))
-    if not listed:
-        given.sort(key=lambda pair: natural_key(str(pair[0])))
-    given = [pair for pair in given if not reading.is_empty(pair[0])] or given
-    if len(given) == 1 and not partitions[0]:
-        return reading.file(given[0][0])
-    return FileSequence(given, name, reading)
+    return sorted(found, key=lambda one: natural_key(str(one.file))), name
 
 
 def read(
-    source: str | os.PathLike[str] | IO[bytes] | IO[str] | TableLike | Iterable[object],
+    source: str | os.PathLike[str] | IO[bytes] | IO[str] | TableLike | Iterable[object] | FoundFile,
     *,
     target: str | int | Sequence[str | int] | None = None,
     time: str | int | None = None,

@@ -1,0 +1,43 @@
+"""The command ``fit``."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import onepass as op
+from onepass.cli import main
+from shard_files import one_pass, write_shards
+
+
+def test_fit_learns_continues_and_reports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shards, saved = write_shards(tmp_path / "shards"), tmp_path / "m.onepass"
+    call = ["fit", shards, "--target", "y", "--drop", "label,at", "--save", str(saved)]
+    call += ["--workdir", str(tmp_path / "w"), "--set", "rls__ridge=2"]
+    assert main(call) == 0
+    assert main(call) == 0
+    assert "508 rows of 8 shards, 8 of them learned before: " in capsys.readouterr().err
+    options = {"target": "y", "drop": ["label", "at"]}
+    settings = {"rls__forgetting": 1.0, "rls__ridge": 2}
+    model = op.models.pipelines(["rls"], "regression", settings)["rls"]
+    rows = next(iter(op.stream.read(shards, **options)))
+    expected = one_pass(model, shards, **options).predict(rows.X)
+    np.testing.assert_allclose(op.load(saved).predict(rows.X), expected, rtol=1e-10)
+    assert main([*call, "--set", "rls__ridge=3"]) == 2
+    assert "fit: --workdir must be empty" in capsys.readouterr().err.replace("\n", " ")
+
+
+@pytest.mark.filterwarnings("default::onepass.errors.RowsRefusedWarning")
+def test_fit_leaves_out_a_bad_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shards, saved = write_shards(tmp_path / "shards", 3), tmp_path / "m.onepass"
+    bad = tmp_path / "shards" / "part-1.parquet"
+    bad.write_bytes(bad.read_bytes()[:900])
+    call = ["fit", shards, "--target", "y", "--drop", "label,at", "--save", str(saved)]
+    assert main(call) == 1
+    assert "part-1.parquet (number 2)" in capsys.readouterr().err
+    assert not saved.exists()
+    assert main([*call, "--on-bad-shard", "skip"]) == 0
+    assert "1 of 3 shards were left out" in capsys.readouterr().err
+    assert op.load(saved).learner_.rows_seen_ == 122
