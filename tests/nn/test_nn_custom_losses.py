@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import onepass as op
 from onepass.errors import ParameterError, TypeMismatchError, WorseThanTrivialWarning
+from onepass.nn.losses import LOSSES
 
 N = 60
 
@@ -31,20 +32,54 @@ def half_squared(f: Any, y: Any) -> Any:
     return 0.5 * (f - y).square().sum()
 
 
-@pytest.mark.parametrize("kind", [op.nn.ORFit, op.nn.EKF, op.nn.LoFi, op.nn.OGD])
-def test_callables_equal_the_losses_by_name(kind: Any) -> None:
-    ogd = {"memory": op.memory.NoMemory(), "gradients": "outputs"}
-    given: dict[str, Any] = ogd if kind is op.nn.OGD else {"noise": 1.0}
-    X, Y = rows(2)
-    classes = Y.argmax(dim=1)
-    for loss, name, targets in (
-        (half_squared, "squared", Y),
-        (nn.CrossEntropyLoss(), "cross_entropy", classes),
-    ):
-        ours = kind(net(2), loss=loss, **given).learn(X, targets)
-        named = kind(net(2), loss=name, **given).learn(X, targets)
+def half_squared_indicators(f: Any, y: Any) -> Any:
+    return half_squared(f, nn.functional.one_hot(y, f.shape[1]))
+
+
+SAME = {
+    "squared": half_squared,
+    "one_hot": half_squared_indicators,
+    "cross_entropy": nn.CrossEntropyLoss(),
+}
+KINDS = {
+    "orfit": lambda module, **more: op.nn.ORFit(module, 6, **more),
+    "exact": lambda module, **more: op.nn.ORFit(module, None, **more),
+    "ekf": op.nn.EKF,
+    "lofi": lambda module, **more: op.nn.LoFi(module, 6, **more),
+    "ntk": op.nn.NTKRLS,
+    "one step": op.nn.OneStepSGD,
+    "ogd": lambda module, **more: op.nn.OGD(
+        module, op.memory.NoMemory(), gradients="outputs", **more
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_callables_equal_the_losses_by_name(kind: str, name: Any) -> None:
+    X, Y = (each[:20] for each in rows(4))
+    y = Y if name == "squared" else Y.argmax(dim=1)
+    noise = {} if kind in {"ntk", "ogd"} else {"noise": 0.1}
+    given = [KINDS[kind](net(4), loss=loss, **noise) for loss in (SAME[name], name)]
+    for k in range(20):
+        ours, named = (each.learn(X[k : k + 1], y[k : k + 1]) for each in given)
         torch.testing.assert_close(ours.outputs(X), named.outputs(X), rtol=1e-6, atol=1e-6)
-        assert ours.predict(X).shape == targets.shape
+    assert ours.predict(X).shape == y.shape
+
+
+@pytest.mark.parametrize("noise", [0.01, 1.0])
+@pytest.mark.parametrize("kind", ["orfit", "ekf", "lofi", "one step"])
+@pytest.mark.parametrize("order", ["mixed", "sorted"])
+def test_outputs_of_classes_are_bounded_for_any_noise(kind: str, noise: float, order: str) -> None:
+    generator = torch.Generator().manual_seed(1)
+    y = torch.randint(5, (100,), generator=generator)
+    y = y.sort().values if order == "sorted" else y
+    X = torch.randn(100, 3, generator=generator) + y[:, None]
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(3, 20), nn.ReLU(), nn.Linear(20, 5))
+    learner = KINDS[kind](module, loss="cross_entropy", noise=noise).learn(X, y)
+    assert float(learner.outputs(X).abs().max()) < 1e3
+    assert not learner.rows_refused_
 
 
 def test_huber_loss_bounds_the_effect_of_an_outlier() -> None:
