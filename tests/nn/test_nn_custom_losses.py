@@ -10,7 +10,12 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import onepass as op
-from onepass.errors import ParameterError, TypeMismatchError, WorseThanTrivialWarning
+from onepass.errors import (
+    ParameterError,
+    TaskWarning,
+    TypeMismatchError,
+    WorseThanTrivialWarning,
+)
 from onepass.nn.losses import LOSSES
 
 N = 60
@@ -159,3 +164,22 @@ def test_ogd_learns_with_its_defaults_in_any_units() -> None:
         module = nn.Linear(3, 1).double()
         found = op.nn.OGD(module, op.memory.NoMemory()).test_then_train(X, scale * y)
         assert float((found[300:].numpy() - scale * y[300:]).std()) < 0.3 * scale * y.std()
+
+
+@pytest.mark.parametrize("learns", ["all", "last"])
+@pytest.mark.parametrize("kind", [op.nn.ORFit, op.nn.LoFi, op.nn.OGD])
+def test_new_classes_warn_once_if_all_layers_learn(kind: Any, learns: str) -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2, 3], 70)  # the second class appears before the first comparison
+    X = (rng.normal(size=(280, 3)) + y[:, None]).astype(np.float32)
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 4))
+    noise: dict[str, Any] = {} if kind is op.nn.OGD else {"noise": 1.0}
+    learner = kind(module, 10, loss="one_hot", learns=learns, **noise)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for i in range(0, 280, 40):
+            learner.learn(X[i : i + 40], y[i : i + 40])
+    found = [str(each.message) for each in caught if each.category is TaskWarning]
+    assert len(found) == (learns == "all")
+    assert all(("noise=1.0" in each) == bool(noise) for each in found)

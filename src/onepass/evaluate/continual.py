@@ -23,10 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import LabelError, ParameterError, RowsRefusedWarning
+from onepass.errors import (
+    LabelError,
+    ParameterError,
+    RowsRefusedWarning,
+    WorseThanTrivialWarning,
+)
 from onepass.evaluate.continual_jobs import (
     Job,
-    Progress,
     RunFolder,
     Setting,
     model_settings,
@@ -157,7 +161,7 @@ def continual(
     batch: int = 10,
     block: int = 1024,
     clock: Callable[[], float] | None = None,
-    on_progress: Callable[[Progress], object] | None = None,
+    on_progress: Callable[[int], object] | None = None,
 ) -> ContinualReport:
     """Evaluate learners on tasks in sequence, with a test on all tasks after each.
 
@@ -197,8 +201,8 @@ def continual(
     clock : callable, optional
         Seconds from any origin, such as ``time.process_time``, to time the learners.
     on_progress : callable, optional
-        Called with a :class:`Progress` after each experience of each run or, with several
-        ``jobs``, after each run.
+        Called with the number of experiences learned in all runs, after each experience of each run
+        or, with several ``jobs``, after each run.
 
     Returns
     -------
@@ -216,6 +220,9 @@ def continual(
     -----
     RowsRefusedWarning
         Once, if learners stopped or predicted no label correctly. They are never marked as best.
+    WorseThanTrivialWarning
+        Once, if the average accuracy of learners in class-incremental evaluation is not above that
+        of a learner that only knows the last task.
 
     Examples
     --------
@@ -235,8 +242,8 @@ def continual(
     source = _checked_source(experiences)
     if not (callable(on_progress) or on_progress is None):
         raise ParameterError(
-            f"{_WHERE}: `on_progress` must be a function of a Progress, got {on_progress!r}. Pass "
-            "a function, or None."
+            f"{_WHERE}: `on_progress` must be a function of a number, got {on_progress!r}. Pass a "
+            "function, or None."
         )
     if isinstance(source, Iterable) and not hasattr(source, "test_sets"):
         if len(chosen) > 1 or processes > 1 or path is not None:
@@ -272,7 +279,7 @@ def continual(
 
 
 def _warn_incomplete(report: ContinualReport) -> ContinualReport:
-    """Return the report; issue one warning if models did not learn the labels."""
+    """Return the report; warn once of models that did not learn, and once of those that forgot."""
     failed = [f"{n!r} {'; '.join(s.notes)}" for n, s in report.scores.items() if not s.complete]
     if failed:
         warnings.warn(
@@ -282,6 +289,18 @@ def _warn_incomplete(report: ContinualReport) -> ContinualReport:
             RowsRefusedWarning,
             stacklevel=3,
         )
+    last = 1.04 / len(report.tasks)
+    if report.scenario == "class" and report.metric == "accuracy" and last < 1.0:
+        scores = {n: s.average_accuracy for n, s in report.scores.items() if s.complete}
+        forgetful = ", ".join(f"{n!r}: {value:.3g}" for n, value in scores.items() if value <= last)
+        if forgetful:
+            warnings.warn(
+                f"{_WHERE}: the average accuracy must be above that of a model that only knows the "
+                f"last of {len(report.tasks)} tasks, got {forgetful}. Use a model that does not "
+                "forget, for networks learns='last' and noise > 0.",
+                WorseThanTrivialWarning,
+                stacklevel=3,
+            )
     return report
 
 
@@ -306,7 +325,7 @@ def _runs(
     seeds: Mapping[int, _Outline],
     processes: int,
     path: str | os.PathLike[str] | None,
-    on_progress: Callable[[Progress], object] | None,
+    on_progress: Callable[[int], object] | None,
 ) -> list[Run]:
     """Return all runs, including stored runs, ordered by model and seed."""
     folder = None if path is None else RunFolder(path)
@@ -329,7 +348,7 @@ def _runs(
         past[job] = i
         LOG.info("%s: %s, seed %s: %d experiences", _WHERE, job.model, job.seed, i)
         if on_progress is not None:
-            on_progress(Progress(job.model, job.seed, i, sum(past.values()), length * len(wanted)))
+            on_progress(sum(past.values()))
 
     failed: dict[Job, Exception] = {}
     for job, run, error in results(left, setting, processes, notify):
@@ -364,7 +383,7 @@ def _evaluate_iterator(
     metric: str | None,
     rules: dict[str, Any],
     seed: int,
-    on_progress: Callable[[Progress], object] | None,
+    on_progress: Callable[[int], object] | None,
 ) -> ContinualReport:
     """Evaluate all models on an iterator of experiences."""
     first = next(source, None)
@@ -380,10 +399,8 @@ def _evaluate_iterator(
     models = {n: ContinualRun(setting.model(Job(n, seed)), final, None, repr(n)) for n in named}
 
     def notify(i: int) -> None:
-        if on_progress is None:
-            return
-        for past, name in enumerate(named, (i - 1) * len(named) + 1):
-            on_progress(Progress(name, seed, i, past, i * len(named)))
+        if on_progress is not None:
+            on_progress(i * len(named))
 
     names = run_iterator(models.values(), chain(listed, source), notify)
     runs = [run.result(name, seed, range(len(names))) for name, run in models.items()]

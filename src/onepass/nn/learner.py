@@ -43,6 +43,7 @@ from onepass.errors import (
     ParameterError,
     RowsRefusedWarning,
     ShapeError,
+    TaskWarning,
     TypeMismatchError,
     WorseThanTrivialWarning,
 )
@@ -246,6 +247,8 @@ class Learner(ABC):
         WorseThanTrivialWarning
             Once, if after 300, 400, 500, … rows the errors of all predictions exceed those of the
             mean of the targets, or of the most frequent class.
+        TaskWarning
+            Once, if classes appear after the first 100 rows and all layers learn.
         """
         if isinstance(x, (DataLoader, Dataset)) and y is None:
             for rows, labels in pairs(x, self.network.device, f"{self._where}.learn"):
@@ -583,7 +586,7 @@ class Learner(ABC):
         if n > width:
             check_all_rows(call, c)
         interrupt, before, shape = Interrupt(), self._refused, shape_of(y)
-        worse = False
+        found = set[str]()
         first = not self.rows_seen_
         for i in range(0, n, width):
             with net.lock, interrupt.held(), plain_mode(net.device, net.p):
@@ -593,14 +596,22 @@ class Learner(ABC):
             interrupt.raise_pending()
             self._warn_if_full(4)
             classes = self._loss != "squared"
-            worse |= self._watch.worse(outputs, target[i : i + width], classes=classes)
+            found |= self._watch.findings(outputs, target[i : i + width], classes=classes)
             yield outputs
-        if worse:
+        noise = " and noise > 0, such as noise=1.0" if self.fits else ""
+        if "new" in found and self.learns == "all":
+            warnings.warn(
+                f"{where}: classes appeared after the first {self._watch.ROWS} rows, and steps on "
+                "all layers change the features of earlier classes: if classes come one after the "
+                f"other, use learns='last'{noise}.",
+                TaskWarning,
+                stacklevel=3,
+            )
+        if "worse" in found:
             trivial = "the most frequent class" if classes else "the mean of earlier targets"
             warnings.warn(
                 f"{where}: predictions must have smaller errors than {trivial}, got larger ones "
-                f"over the first {self.rows_seen_:,} rows. {self._advice} For classes that come "
-                "one after the other use learns='last' and noise > 0.",
+                f"over the first {self.rows_seen_:,} rows. {self._advice}",
                 WorseThanTrivialWarning,
                 stacklevel=3,
             )

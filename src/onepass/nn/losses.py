@@ -32,7 +32,6 @@ are unchanged.
     Neural Computation 14(7), 2002; section 3.
 """
 
-import math
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
@@ -72,18 +71,27 @@ _LEAST = 1e-12  # min probability, second derivative and size of errors in divis
 
 
 class Watch:
-    """Comparison of prequential errors with those of the mean or the most frequent class so far."""
+    """Comparison of prequential errors with those of the mean or the most frequent class so far.
+
+    In a stream sorted by class a learner that forgets has small prequential errors, so that new
+    classes after the first rows are reported as well.
+    """
 
     ROWS = 100
-    """Least number of rows between comparisons; the first is after three times as many."""
+    """Number of rows between comparisons; errors are compared after three times as many."""
 
     def __init__(self) -> None:
-        self._rows, self._sums = 0, torch.zeros(1)
-        self._next: float = 3 * self.ROWS
+        self._rows, self._sums, self._next = 0, torch.zeros(1), self.ROWS
+        self._seen = 0  # classes at the last comparison
+        self._open = {"worse", "new"}  # findings not yet reported
         self._errors, self._trivial = torch.zeros(()), torch.zeros(())
 
-    def worse(self, outputs: Tensor, y: Tensor, *, classes: bool) -> bool:
-        """Add rows, predicted before they were learned; return once whether outputs are worse."""
+    def findings(self, outputs: Tensor, y: Tensor, *, classes: bool) -> set[str]:
+        """Add rows, predicted before they were learned; return once each of two findings.
+
+        ``worse``: outputs are worse than trivial ones. ``new``: classes appeared that were not
+        among the rows up to an earlier comparison.
+        """
         f, y = outputs.double(), y.double()
         before = torch.cat([self._sums.to(y).expand(1, y.shape[1]), y]).cumsum(0)
         self._sums = before[-1:]
@@ -98,11 +106,19 @@ class Watch:
         self._errors = self._errors.to(y.device) + errors.sum()
         self._trivial = self._trivial.to(y.device) + trivial.sum()
         self._rows += len(y)
-        if self._rows < self._next:
-            return False
-        worse = not bool(self._errors <= 1.04 * self._trivial)  # synchronises with an accelerator
-        self._next = math.inf if worse else self._rows + self.ROWS
-        return worse
+        if self._rows < self._next or not self._open:
+            return set()
+        self._next = self._rows + self.ROWS
+        found = set[str]()  # reading values synchronises with an accelerator
+        if self._rows >= 3 * self.ROWS and not bool(self._errors <= 1.04 * self._trivial):
+            found.add("worse")
+        seen = int((self._sums > 0.0).sum()) if classes else 0
+        if 0 < self._seen < seen:
+            found.add("new")
+        self._seen = seen
+        found &= self._open
+        self._open -= found
+        return found
 
 
 class Objective:
