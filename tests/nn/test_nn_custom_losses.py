@@ -17,6 +17,7 @@ from onepass.errors import (
     WorseThanTrivialWarning,
 )
 from onepass.nn.losses import LOSSES
+from onepass_experiments import baselines
 
 N = 60
 
@@ -128,6 +129,13 @@ def test_loaders_and_datasets_are_learned_in_one_pass() -> None:
         assert learner.learn(source) is learner
         assert learner.rows_seen_ == N
         torch.testing.assert_close(learner.predict(X), expected)
+    module = net()
+    plain = baselines.SGD(net(), loss="squared", step_size=0.1)
+    for i in range(0, N, 7):
+        plain.learn(X[i : i + 7], y[i : i + 7])
+    loader = DataLoader(data, batch_size=7)
+    baselines.SGD(module, loss="squared", step_size=0.1).learn(loader)
+    torch.testing.assert_close(module(X), plain.module(X))
 
 
 def test_other_batches_and_missing_targets_are_refused() -> None:

@@ -44,7 +44,6 @@ from onepass.errors import (
     RowsRefusedWarning,
     ShapeError,
     TaskWarning,
-    TypeMismatchError,
     WorseThanTrivialWarning,
 )
 from onepass.linalg import calibration
@@ -250,18 +249,9 @@ class Learner(ABC):
         TaskWarning
             Once, if classes appear after the first 100 rows and all layers learn.
         """
-        if isinstance(x, (DataLoader, Dataset)) and y is None:
-            for rows, labels in pairs(x, self.network.device, f"{self._where}.learn"):
-                self.learn(rows, labels)
-            return self
-        if y is None or isinstance(x, (DataLoader, Dataset)):
-            raise TypeMismatchError(
-                f"{self._where}.learn: `y` must contain the targets of x, and be omitted for a "
-                f"DataLoader or Dataset, got {type(x).__name__} and {type(y).__name__}. Pass "
-                "learn(x, y), or learn(loader)."
-            )
-        for _ in self._steps(x, y, "learn"):
-            pass
+        for rows, labels in pairs(x, y, self.network.device, f"{self._where}.learn"):
+            for _ in self._steps(rows, labels, "learn"):
+                pass
         return self
 
     def test_then_train(self, x: RowsLike, y: ArrayLike | Tensor) -> Tensor:
