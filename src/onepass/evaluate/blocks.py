@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onepass.errors import OnepassError, ParameterError, ShapeError, SourceError
-from onepass.linalg import widened
+from onepass.linalg import as_array
 from onepass.types import Array
 from onepass.validation.arrays import check_contains_rows
 from onepass.validation.table import Table, is_frame
@@ -138,12 +138,6 @@ def sliceable(X: object) -> Table | Array:
     if isinstance(X, (list, tuple)) and X and isinstance(X[0], Mapping):
         return Table.from_rows(X)
     return Table.from_frame(X) if is_frame(X) else np.asarray(X)
-
-
-def as_array(predictions: object) -> Array:
-    """Convert predictions, including tensors on a device, to a NumPy array."""
-    on_device = hasattr(predictions, "cpu")
-    return np.asarray(widened(predictions).detach().cpu() if on_device else predictions)
 
 
 def _as_targets(y: object) -> Array:
