@@ -1,7 +1,7 @@
 """Blocks of rows with targets, and errors with the location of a row."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ from onepass.errors import OnepassError, ParameterError, ShapeError, SourceError
 from onepass.linalg import as_array
 from onepass.types import Array
 from onepass.validation.arrays import check_contains_rows
-from onepass.validation.table import Table, is_frame
+from onepass.validation.table import Table, sliceable
 
 __all__ = ["Block", "as_array", "blocks", "located_error", "sliceable", "with_row_location"]
 
@@ -129,15 +129,6 @@ def _block(rows: object, where: str) -> Block:
         int(getattr(rows, "skipped", 0)),
         getattr(rows, "located", None),
     )
-
-
-def sliceable(X: object) -> Table | Array:
-    """Convert rows to a Table or an array, which can be sliced."""
-    if isinstance(X, Table):
-        return X
-    if isinstance(X, (list, tuple)) and X and isinstance(X[0], Mapping):
-        return Table.from_rows(X)
-    return Table.from_frame(X) if is_frame(X) else np.asarray(X)
 
 
 def _as_targets(y: object) -> Array:

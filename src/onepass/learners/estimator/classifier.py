@@ -9,6 +9,7 @@ from sklearn.base import ClassifierMixin
 
 from onepass import validation
 from onepass.errors import LabelError, MergeError, NotFittedError, ParameterError
+from onepass.learners.estimator.composite import naming
 from onepass.learners.estimator.learner import Learner
 from onepass.linalg import as_array, calibration
 from onepass.serialization.state import StateAttribute
@@ -364,13 +365,14 @@ def prequential_probabilities(
     parts: list[tuple[Array, Floats, Array]] = []
     for i in range(len(y)):
         row = slice(i, i + 1)
-        try:
-            p = as_array(model.predict_proba(X[row]))
-            known = classes_of(model, p.shape[1])
-        except NotFittedError:
-            p, known = np.empty((1, 0)), y[:0]
         part = {name: value[row] for name, value in options.items()}
-        parts.append((as_array(model.test_then_train(X[row], y[row], **part)), p, known))
+        with naming(f"{type(model).__name__}.test_then_train", np.array([i])):
+            try:
+                p = as_array(model.predict_proba(X[row]))
+                known = classes_of(model, p.shape[1])
+            except NotFittedError:
+                p, known = np.empty((1, 0)), y[:0]
+            parts.append((as_array(model.test_then_train(X[row], y[row], **part)), p, known))
     classes = classes_of(model, max((len(known) for *_, known in parts), default=0))
     P = np.full((len(parts), len(classes)), np.nan)
     for i, (_, p, known) in enumerate(parts):
