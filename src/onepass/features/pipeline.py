@@ -354,6 +354,11 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         return max(*delays, 1) if delays else None
 
     @property
+    def _scores_blocks(self) -> bool:
+        """Whether ``return_proba`` is supported."""
+        return getattr(self.learner, "_scores_blocks", False)
+
+    @property
     def _uses_time(self) -> bool:
         """Whether the learner requires the time of each row."""
         return bool(getattr(self.learner, "_uses_time", False))
@@ -439,7 +444,8 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         sample_weight: ArrayLike | None = None,
         *,
         time: TimeLike | None = None,
-    ) -> Array:
+        return_proba: bool = False,
+    ) -> Any:
         """Learn the rows; return prequential predictions.
 
         Each row is predicted before it is learned.
@@ -448,15 +454,17 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         ----------
         X, y, sample_weight, time
             As in ``partial_fit``. Rows of weight 0 are predicted but not learned.
+        return_proba : bool, default=False
+            Whether to also return probabilities, as ``test_then_train`` of classifiers does.
 
         Returns
         -------
         predictions : ndarray of the shape of y
+        probabilities : ndarray of shape (n, c)
+            Only with ``return_proba``.
         """
-        predictions: Array = self._learn(
-            X, y, sample_weight, "test_then_train", _without_none(time=time)
-        )
-        return predictions
+        named = _without_none(time=time, return_proba=return_proba or None)
+        return self._learn(X, y, sample_weight, "test_then_train", named)
 
     def predict(self, X: TableLike, **options: object) -> Any:
         """Predict the targets of the rows of X, shape (n,) or (n, c).
