@@ -134,8 +134,8 @@ def test_a_regressor_learns_the_change_since_the_last_known_target(
     weights = np.array([True, *learned[1:n]], dtype=float)
     some, used = clone(model), np.flatnonzero(weights)
     found = some.test_then_train(X, y, sample_weight=weights)
-    kept = clone(model)
-    assert_allclose(found[used], kept.test_then_train(X[used], y[used]), rtol=1e-6, atol=1e-8)
+    alone = clone(model)
+    assert_allclose(found[used], alone.test_then_train(X[used], y[used]), rtol=1e-6, atol=1e-8)
     for i in np.flatnonzero(weights == 0):
         before = clone(model).partial_fit(X[used[used < i]], y[used[used < i]])
         if (used < i).any():
