@@ -18,8 +18,8 @@ so that the floor is as low in a direction in which correlated features hardly d
 information there; and at least the ridge. With ridge 0 the first rows may determine weights with
 large errors, which a lower bound of τ_j would preserve. τ_j is 1 once a feature is unexcited. A
 feature is unexcited in a row if it equals its value in the previous row; without an intercept, if
-it is 0. With ridge 0, a row that excites a direction for the first time has its full weight there, even if
-the information about all other directions has faded.
+it is 0. With ridge 0, a row that excites a direction for the first time has its full weight there,
+even if the information about all other directions has faded.
 Pseudo-rows are added at fixed rows of the stream, so that the result does not depend on blocks.
 Cost: O(p²) time per row, O(p³) per visit, O(p) memory.
 """
