@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from onepass import linalg
-from onepass.memory.square_root import Triangle
+from onepass.memory.square_root import Prior, Triangle
 from onepass.types import Array, Floats
 
 __all__ = ["PATIENCE", "Floor", "rows_between"]
@@ -147,6 +147,10 @@ class Floor:
             memory, ages[turn] = _with_pseudo_rows(memory, rows), 0.0
         return replace(self, ages=ages), memory
 
+    def share_of_new(self, prior: Prior) -> float:
+        """The remaining share of the ridge of a new weight, whose feature was zero in all rows."""
+        return 2.0 ** -float(self.ages[-1]) if self.rows else prior.remains
+
     def grown(self, p: int, least: float) -> "Floor":
         """Add weights at the end, whose features were zero in all rows so far."""
         none = np.zeros(p - len(self.squares))
@@ -194,14 +198,13 @@ def _tolerance(memory: Triangle) -> Floats:
     """The tolerance of each weight (2), (p,), without its lower bound."""
     R, span = memory.R, memory.span
     if span is not None:
-        free = int(span.free)
         if span.phi == 0.0:  # within the span
-            R, P = (root[:, free:] for root in span.roots())
+            R, P = span.roots()
             with np.errstate(divide="ignore"):  # features that were 0 in all rows
                 return np.asarray(np.minimum((linalg.norms(R) * linalg.norms(P)) ** -2.0, 1.0))
         if not span.determined:
             return np.ones(len(R))
-        R = span.triangle()[0][free:, free:]
+        R = span.triangle()[0][int(span.free) :, int(span.free) :]
     inverse = linalg.solve_upper(R / linalg.norms(R), np.eye(len(R)))
     return np.asarray(linalg.norms(inverse.T) ** -2.0)
 

@@ -340,9 +340,10 @@ class Rebased:
         return np.asfortranarray(R), R @ self.solution()
 
     def roots(self) -> tuple[Floats, Floats]:
-        """R and S, (q, p), with RᵀR = P⁻¹ and SᵀS = P within the span, while φ = 0."""
-        inverse = linalg.solve_upper(self.T, np.eye(len(self.T)))
-        return self.T @ self.Q.T / self.W, (self.Q @ inverse).T * self.W
+        """R and S with RᵀR = P⁻¹ and SᵀS = P of the centred features, within the span, if φ = 0."""
+        inverse, free = linalg.solve_upper(self.T, np.eye(len(self.T))), int(self.free)
+        R = np.linalg.qr(self.T @ self.Q.T, mode="r") / self.W
+        return R[free:, free:], ((self.Q @ inverse).T * self.W)[:, free:]
 
     def leverage(self, A: Floats) -> Floats:
         """aᵀ P a for each row of A, (n,); infinite where a has a direction never excited."""
