@@ -18,16 +18,16 @@ two near the first nonzero value of feature j. Then w is the least-norm solution
 every row and every rank, so that the scales of the features do not matter.
 
 Whether a row is new is decided for each component of x̃ and of x̃ − Q c. A component counts as 0 if
-it is within the rounding error of the row itself. It is not new if it is within
+it is within the rounding error of the row itself. While φ = 0 it is not new if it is within
 
     |rest| ≤ ‖T⁻ᵀ c‖ S,     S² = sum of the squares of the rounding errors of the rows         (6)
 
 because x̃ is then a combination of the past rows with coefficients of this norm. Then the span is
 turned into the row, with the least change of the past rows, so that directions which were first
 excited hardly more than by rounding become accurate as soon as a row excites them. E bounds the
-errors of each direction, which is closer than (6) if the weights of the rows differ much; F bounds
-those of W. With an intercept the first column of x is 1, and the others are relative to a
-reference row.
+errors of each direction, which is closer than (6) if the weights of the rows differ much; it alone
+decides if φ > 0. F bounds the errors of W. With an intercept the first column of x is 1, and the
+others are relative to a reference row.
 
 Cost: O(p q) per row and O(p q) memory for q directions, while the base is diagonal; O(p²) after a
 rebase, which is O(p³).
@@ -467,7 +467,11 @@ class Rebased:
         C, rest = C + again, rest - again @ self.Q.T
         C = np.where(np.abs(C) <= (_SURE * _EPS * np.abs(X) + error) @ aQ, 0.0, C)
         error = np.where(X != 0.0, own / _SURE, 0.0)
-        return _SplitRows(C, rest, error, past, np.abs(rest) > past)
+        new = np.abs(rest) > past
+        if self.phi > 0.0:  # the base is not turned
+            new |= new.any(axis=1, keepdims=True)
+            rest = rest * new
+        return _SplitRows(C, rest, error, past, new)
 
     def errors_in_span(self, C: Floats) -> Floats:
         """Rounding errors (n, p) of rows in the span with coordinates C: (6)."""
@@ -504,7 +508,7 @@ class Rebased:
         """Add one row with a new direction: (3), (4)."""
         q, c, height = len(self.T), len(error), one.height
         u = one.rest / height
-        errors = np.where(one.new, one.bound / _SURE, _EPS * np.abs(one.rest))
+        errors = np.where(np.abs(one.rest) > one.bound, one.bound / _SURE, _EPS * np.abs(one.rest))
         T: Floats = np.zeros((q + 1, q + 1), order="F")
         T[:q, :q], T[q, q] = self.T, np.sqrt(self.phi)
         z, row = np.vstack((self.z, np.zeros((1, c)))), np.append(one.C, height)
