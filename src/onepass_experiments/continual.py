@@ -10,7 +10,6 @@ Streams, learners and their settings are in :mod:`onepass_experiments.continual_
 """
 
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from onepass import validation
-from onepass.errors import ParameterError, WorseThanTrivialWarning, import_extra
+from onepass.errors import ParameterError, import_extra
 from onepass.evaluate import ContinualReport
 from onepass.evaluate import continual as evaluated
 from onepass.evaluate.figures import COLOURS, GREY, Dots, dots, legend_below, new_figure
@@ -399,8 +398,7 @@ def continual(
         stream = STREAMS[name]
         if stream.data not in known:
             known[stream.data] = load_data(stream.data)
-        with threadpool_limits(1), warnings.catch_warnings():
-            warnings.simplefilter("ignore", WorseThanTrivialWarning)  # the tables show it
+        with threadpool_limits(1):
             reports[name] = evaluated(
                 {key: stream.learners[key] for key in some},
                 _StreamFactory(stream, known[stream.data], scale),

@@ -23,7 +23,6 @@ from onepass.errors import (
     ParameterError,
     RowsRefusedWarning,
     SourceError,
-    WorseThanTrivialWarning,
 )
 from onepass.evaluate import ContinualReport, continual
 from onepass.stream import Experiences
@@ -137,7 +136,6 @@ def test_task_ends_and_whole_tasks_are_passed_to_learners() -> None:
 # -- learners of several libraries ----------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::onepass.errors.WorseThanTrivialWarning")
 def test_learners_of_several_libraries_are_evaluated() -> None:
     pytest.importorskip("river")
     from river.naive_bayes import GaussianNB as RiverNB
@@ -162,7 +160,6 @@ def test_learners_of_several_libraries_are_evaluated() -> None:
     assert "ms to learn a row" in output
 
 
-@pytest.mark.filterwarnings("ignore::onepass.errors.WorseThanTrivialWarning")
 def test_networks_are_evaluated_with_notes_on_their_limits() -> None:
     torch = pytest.importorskip("torch")
 
@@ -432,8 +429,7 @@ def report() -> ContinualReport:
         "a & b": op.ARTIPCAClassifier(),
         "sgd": op.SGDClassifier(),
     }
-    with pytest.warns(WorseThanTrivialWarning, match="knows the last of 5 tasks, got 'sgd': 0"):
-        return continual(models, digits, seeds=3)
+    return continual(models, digits, seeds=3)
 
 
 def test_compare_equals_paired_t_test_of_scipy(report: ContinualReport) -> None:

@@ -274,7 +274,6 @@ def test_number_of_tasks_must_be_equal_for_all_seeds() -> None:
 # -- runs that are kept ---------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::onepass.errors.WorseThanTrivialWarning")
 def test_damaged_stored_runs_are_refused(tmp_path: Path) -> None:
     continual({"a": Plain()}, digits, seeds=2, path=tmp_path)
     path = tmp_path / "a-seed0.json"

@@ -277,7 +277,6 @@ def test_icarl_learns_a_recurring_class_and_rejects_invalid_settings() -> None:
 # -- in continual evaluation ----------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::onepass.errors.WorseThanTrivialWarning")
 def test_continual_evaluation_of_all_baselines() -> None:
     X, y = load_digits(return_X_y=True)
     X = X / 16.0

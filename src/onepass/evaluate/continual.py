@@ -23,12 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import (
-    LabelError,
-    ParameterError,
-    RowsRefusedWarning,
-    WorseThanTrivialWarning,
-)
+from onepass.errors import LabelError, ParameterError, RowsRefusedWarning
 from onepass.evaluate.continual_jobs import (
     Job,
     RunFolder,
@@ -220,9 +215,6 @@ def continual(
     -----
     RowsRefusedWarning
         Once, if learners stopped or predicted no label correctly. They are never marked as best.
-    WorseThanTrivialWarning
-        Once, if the average accuracy of learners in class-incremental evaluation is not above that
-        of a learner that only knows the last task.
 
     Examples
     --------
@@ -279,7 +271,7 @@ def continual(
 
 
 def _warn_incomplete(report: ContinualReport) -> ContinualReport:
-    """Return the report; warn once of models that did not learn, and once of those that forgot."""
+    """Return the report; warn once of models that did not learn."""
     failed = [f"{n!r} {'; '.join(s.notes)}" for n, s in report.scores.items() if not s.complete]
     if failed:
         warnings.warn(
@@ -289,18 +281,6 @@ def _warn_incomplete(report: ContinualReport) -> ContinualReport:
             RowsRefusedWarning,
             stacklevel=3,
         )
-    last = 1.04 / len(report.tasks)
-    if report.scenario == "class" and report.metric == "accuracy" and last < 1.0:
-        scores = {n: s.average_accuracy for n, s in report.scores.items() if s.complete}
-        forgetful = ", ".join(f"{n!r}: {value:.3g}" for n, value in scores.items() if value <= last)
-        if forgetful:
-            warnings.warn(
-                f"{_WHERE}: the average accuracy must be above that of a model that only knows the "
-                f"last of {len(report.tasks)} tasks, got {forgetful}. Use a model that does not "
-                "forget, for networks learns='last' and noise > 0.",
-                WorseThanTrivialWarning,
-                stacklevel=3,
-            )
     return report
 
 
