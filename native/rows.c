@@ -228,7 +228,7 @@ WITHIN int learn(Rows *rows, int copy, ptrdiff_t n, const double *X, const doubl
 
 /* Write the floor of each weight to `aside` (d): the information of `level` rows times the
    tolerance 1 / (P_jj (P^-1)_jj), the share that the other weights do not explain; and at least the
-   ridge. */
+   ridge. With ridge 0 the tolerance has no lower bound, as in memory/floor.py. */
 WITHIN void compute_floor(Rows *rows)
 {
     const ptrdiff_t d = rows->d;
@@ -264,7 +264,7 @@ WITHIN void compute_floor(Rows *rows)
         inverse[j] += D[j];
         for (ptrdiff_t l = j + 1; l < d; l++)
             inverse[l] += u[l] * u[l] * D[j];
-        const double tolerance = fmax(1.0 / (P[j] * inverse[j]), TOLERANCE);
+        const double tolerance = fmax(1.0 / (P[j] * inverse[j]), least > 0.0 ? TOLERANCE : 0.0);
         const double size = rows->active[j] > 0.0 ? rows->energy[j] / rows->active[j] : 0.0;
         wanted[j] = fmax(rows->level * size * tolerance, least);
     }

@@ -317,11 +317,11 @@ class RowsRefusedWarning(UserWarning):
 
 
 class TaskWarning(UserWarning):
-    """``after_task`` had no effect, because the learner does not use tasks."""
+    """A learner does not use the tasks of its stream, or forgets earlier tasks."""
 
 
 class WorseThanTrivialWarning(UserWarning):
-    """The predictions of a learner are worse than those of the mean or the most frequent class."""
+    """Predictions are worse than those of the mean, the most frequent class, or the last task."""
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:

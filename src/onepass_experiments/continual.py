@@ -21,7 +21,6 @@ from threadpoolctl import threadpool_limits
 from onepass import validation
 from onepass.errors import ParameterError, import_extra
 from onepass.evaluate import ContinualReport
-from onepass.evaluate import Progress as Step
 from onepass.evaluate import continual as evaluated
 from onepass.evaluate.figures import COLOURS, GREY, Dots, dots, legend_below, new_figure
 from onepass.evaluate.report import FORMAT, infinities_as_text
@@ -399,7 +398,6 @@ def continual(
         stream = STREAMS[name]
         if stream.data not in known:
             known[stream.data] = load_data(stream.data)
-        on_progress = _progress_callback(progress, past, total)
         with threadpool_limits(1):
             reports[name] = evaluated(
                 {key: stream.learners[key] for key in some},
@@ -409,10 +407,11 @@ def continual(
                 path=None if path is None else Path(path) / name,
                 batch=_BATCH,
                 clock=clock,
-                on_progress=on_progress,
+                on_progress=progress and (lambda done, past=past: progress(past + done, total)),
             )
         past += len(some) * of[name] * stream.tasks
-        _progress_callback(progress, past, total)(None)
+        if progress is not None:
+            progress(past, total)
     setup = {"draws": of, "scale": scale, **selected}
     settings = {n: settings_of({k: STREAMS[n].learners[k] for k in s}) for n, s in plan.items()}
     title = "Continual learning: average over tasks after the last task"
@@ -422,18 +421,6 @@ def continual(
 def continual_names() -> dict[str, list[str]]:
     """Return the choices of ``streams`` and ``methods`` of :func:`continual`."""
     return {"streams": list(STREAMS), "methods": list(TITLES.values())}
-
-
-def _progress_callback(
-    progress: Progress | None, past: int, total: int
-) -> Callable[[Step | None], object]:
-    """Return a callback that adds the ``past`` tasks of other streams and reports the sum."""
-
-    def report(step: Step | None) -> None:
-        if progress is not None:
-            progress(past + (step.done if step is not None else 0), total)
-
-    return report
 
 
 class _StreamFactory:

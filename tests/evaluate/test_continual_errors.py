@@ -203,11 +203,11 @@ def test_sklearn_classifier_stops_at_new_classes_of_an_iterator() -> None:
     def arriving() -> Iterator[tuple[Array, Array]]:
         return ((X[rows], Y[rows]) for rows in (Y < 5, Y > 4))
 
-    steps: list[op.evaluate.Progress] = []
+    steps: list[int] = []
     models = {"sk": SGDClassifier(), "ncm": op.NearestClassMean()}
     with pytest.warns(RowsRefusedWarning, match="'sk' stopped"):
         report = continual(models, arriving(), on_progress=steps.append)
-    assert [(step.done, step.total) for step in steps] == [(1, 2), (2, 2), (3, 4), (4, 4)]
+    assert steps == [2, 4]
     assert "requires all classes in advance" in report["sk"].notes[0]
     assert report["ncm"].average_accuracy > 0.7
 

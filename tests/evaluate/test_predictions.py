@@ -3,12 +3,15 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import onepass as op
 from onepass import stream
 from onepass.errors import ColumnError, NotFittedError, OnepassError
 from onepass.evaluate import predictions
 from onepass.features import presets
+from onepass.learners.linear import named_coefficients
 
 ROWS = [{"id": i, "km": i % 7, "by": ("sea", "air")[i % 2]} for i in range(100)]
 TARGETS = np.array([2.0 * row["km"] + (row["by"] == "sea") for row in ROWS])
@@ -66,3 +69,15 @@ def test_errors_count_skipped_rows(model: Any) -> None:
     asked.append({**ROWS[0], "km": "far", "load": 1.0})
     with pytest.raises(OnepassError, match=r"1 row\(s\) starting at row 3 \(counting from 0\)"):
         list(predictions(model, stream.read(asked, target="load")))
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2], [0.0, 1.0, 2.0]])
+def test_columns_and_outputs_of_whole_labels_have_no_decimal_point(labels: Any) -> None:
+    X = np.eye(3).repeat(5, axis=0)
+    learner = op.RLSClassifier(ridge=1.0).partial_fit(X, np.repeat(labels, 5))
+    model = op.Pipeline(op.features.Encode(), op.RLSClassifier())
+    model.partial_fit(pd.DataFrame(X, columns=["a", "b", "c"]), np.repeat(labels, 5))
+    blocks = stream.read(pd.DataFrame(X, columns=["a", "b", "c"]))
+    (found,) = predictions(model, blocks, proba=True)
+    assert list(found) == ["prediction", "probability_0", "probability_1", "probability_2"]
+    assert list(named_coefficients(learner)) == ["0", "1", "2"]

@@ -21,6 +21,7 @@ from onepass.evaluate.metrics import (
     MacroF1,
     row_probabilities,
 )
+from onepass.learners.estimator import Classifier
 
 NAMES = ["accuracy", "log_loss", "brier", "roc_auc", "average_precision"]
 
@@ -131,6 +132,17 @@ def test_prequential_probabilities_are_those_before_learning() -> None:
     assert plain.scores["lda"].overall["accuracy"] == report.scores["lda"].overall["accuracy"]
     assert 0.6 < report.scores["majority"].overall["log_loss"] < 0.75
     assert report.scores["rls"].overall["roc_auc"] > 0.95
+
+
+@pytest.mark.parametrize("delay", [0, 5])
+def test_blocks_and_single_rows_have_the_same_scores(
+    delay: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = prequential(models(), (X[:200], Y[:200]), NAMES, delay=delay)
+    monkeypatch.setattr(Classifier, "_scores_blocks", False)
+    rows = prequential(models(), (X[:200], Y[:200]), NAMES, delay=delay)
+    for name, score in rows.scores.items():
+        assert blocks.scores[name].overall == pytest.approx(score.overall, rel=1e-9)
 
 
 def test_delayed_labels_and_checkpoints(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import onepass as op
@@ -81,3 +82,23 @@ def test_targets_that_no_learner_accepts_raise_its_error(y: Any, task: str) -> N
 def test_a_generator_is_read_once() -> None:
     found = op.suggest((({"a": float(i % 7)}, float(i % 7)) for i in range(60)), rows=40)
     assert found.task == "regression"
+
+
+def test_rare_labels_are_judged_by_log_loss() -> None:
+    X = rng.normal(size=(1500, 3))
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=1500) > 2.0, "fraud", "no")
+    assert 0.01 < np.mean(y == "fraud") < 0.09
+    found = op.suggest((X, y))
+    assert found.reasons[0].startswith("log loss on the second half")
+    assert found.errors[found.options] < 0.8 * found.errors["majority"]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_wide_tables_are_compared_on_some_columns(*, named: bool) -> None:
+    X = rng.normal(size=(120, 450))
+    frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(450)])
+    y = np.where(X[:, 0] > 0, "up", "down")
+    found = op.suggest(frame.assign(y=y), "y") if named else op.suggest((X, y))
+    assert "--model rls" in found.errors
+    assert "--model streamingqda" not in found.errors
+    assert found.reasons[-1] == "Compared without slower learners, on 150 of 450 columns."

@@ -26,6 +26,7 @@ from onepass.errors import (
 )
 from onepass.features import Encode
 from onepass.features.pipeline import Pipeline
+from onepass.features.presets import pipelines
 from onepass.learners import RLSRegressor
 from onepass.validation.table import Table
 
@@ -36,7 +37,9 @@ ENCODERS = st.builds(
     categories=st.sampled_from(["onehot", "hash"]),
     max_categories=st.integers(1, 4),
     hash_size=st.integers(1, 5),
-    times=st.sampled_from([("hour",), ("elapsed", "weekday"), ("hour", "weekday", "yearday")]),
+    times=st.sampled_from(
+        [("hour",), ("elapsed", "weekday"), ("hour", "weekday", "month", "yearday")]
+    ),
     extra=st.sampled_from(["learn", "ignore", "refuse"]),
 )
 
@@ -92,13 +95,13 @@ def test_input_types_are_equivalent() -> None:
 
 
 def test_dates_are_encoded_as_phases() -> None:
-    encode = Encode(times=("hour", "weekday", "yearday", "elapsed"))
+    encode = Encode(times=("hour", "weekday", "month", "yearday", "elapsed"))
     monday = dt.datetime(2012, 1, 2, 6)  # noqa: DTZ001
     X = encode.learn_transform([{"t": monday}, {"t": monday + dt.timedelta(days=3.5)}, {"t": None}])
     day = 2 * np.pi * np.array([6 / 24, 18 / 24])
     week = 2 * np.pi * np.array([0, 3]) / 7
-    year = 2 * np.pi * np.array([1, 4]) / 366
-    columns = [f(a) for a in (day, week, year) for f in (np.sin, np.cos)]
+    month, year = np.zeros(2), 2 * np.pi * np.array([1, 4]) / 366
+    columns = [f(a) for a in (day, week, month, year) for f in (np.sin, np.cos)]
     assert_allclose(X[:2], np.column_stack([*columns, [0.0, 3.5]]), atol=1e-12)
     assert np.isnan(X[2]).all()
     assert encode.get_feature_names_out().tolist() == [
@@ -106,10 +109,21 @@ def test_dates_are_encoded_as_phases() -> None:
         "t.hour_cos",
         "t.weekday_sin",
         "t.weekday_cos",
+        "t.month_sin",
+        "t.month_cos",
         "t.yearday_sin",
         "t.yearday_cos",
         "t.elapsed",
     ]
+
+
+@pytest.mark.parametrize("name", ["rls", "sgd"])
+def test_models_of_a_few_days_do_not_extrapolate_the_season(name: str) -> None:
+    dates = np.datetime64("2024-04-03") + np.arange(50 * 24) * np.timedelta64(1, "h")
+    rows = pd.DataFrame({"t": dates})
+    y = np.sin(np.arange(1200) * np.pi / 12) + np.random.default_rng(0).normal(size=1200)
+    model = pipelines([name], "regression")[name].partial_fit(rows[:192], y[:192])
+    assert np.abs(model.predict(rows[192:])).max() < 4
 
 
 def test_categories_beyond_limit_share_hashed_columns() -> None:

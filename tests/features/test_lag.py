@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.metrics import r2_score
 from sklearn.pipeline import make_pipeline
 
 import onepass as op
@@ -100,6 +102,44 @@ def test_pending_targets_are_unknown(delay: int, n: int, block: int) -> None:
         rtol=1e-6,
         atol=1e-8,
     )
+
+
+@given(
+    st.integers(0, 5), st.integers(1, 30), st.integers(1, 9),
+    st.lists(st.booleans(), min_size=30, max_size=30), st.sampled_from([0, 2]),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_a_regressor_learns_the_change_since_the_last_known_target(
+    delay: int, n: int, block: int, learned: list[bool], c: int
+) -> None:
+    X, y = stream(n, c=c)
+    lag = max(delay, 1)
+    model = steps([lag + 2, lag], op.RLSRegressor(ridge=0.1), delay=delay, difference=True)
+    explicit = with_lags(X, y, [lag + 2, lag])
+    level = explicit[:, -max(c, 1) :].reshape(y.shape)
+    changes = np.where(np.arange(n).reshape(-1, *[1] * (y.ndim - 1)) < lag, 0.0, y - level)
+    learner = op.RLSRegressor(ridge=0.1)
+    expected = level + learner.test_then_train(explicit, changes)
+    assert_allclose(blocks(model, X, y, range(0, n, block)), expected, rtol=1e-6, atol=1e-8)
+    one = steps([lag + 2, lag], op.RLSRegressor(ridge=0.1), delay=delay, difference=True)
+    for i, (x, target, expect) in enumerate(zip(X, y, expected, strict=True)):
+        if i and lag == 1:
+            assert_allclose(one.predict_one(x), expect, rtol=1e-6, atol=1e-8)
+        one.learn_one(x, target)
+    mean, std = model.predict(X[:1], return_std=True)
+    assert_allclose(mean[0], one.predict_one(X[0]), rtol=1e-6, atol=1e-8)
+    assert (std >= 0).all()
+    if n > 1:
+        assert_allclose(model.score(X, y), r2_score(y, model.predict(X)))
+    weights = np.array([True, *learned[1:n]], dtype=float)
+    some, used = clone(model), np.flatnonzero(weights)
+    found = some.test_then_train(X, y, sample_weight=weights)
+    alone = clone(model)
+    assert_allclose(found[used], alone.test_then_train(X[used], y[used]), rtol=1e-6, atol=1e-8)
+    for i in np.flatnonzero(weights == 0):
+        before = clone(model).partial_fit(X[used[used < i]], y[used[used < i]])
+        if (used < i).any():
+            assert_allclose(found[i], before.predict(X[[i]])[0], rtol=1e-6, atol=1e-8)
 
 
 def test_labels_are_encoded_as_they_appear() -> None:

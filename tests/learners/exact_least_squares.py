@@ -442,9 +442,10 @@ class _Seen:
 class _Bounded(_Exponential):
     """Exponential forgetting, with pseudo-rows √(δ_j (1 − φ)) e_j whose target is the present w_j.
 
-    δ_j is proportional to the tolerance 1 / (P_jj (P⁻¹)_jj) of the sums, at least 1e-4. Pseudo-rows
-    come every `period` rows where the past fades by rows; and, by time, before a row at which more
-    than two half-lives have passed since the last. Below full rank without a ridge the predictions
+    δ_j is proportional to the tolerance 1 / (P_jj (P⁻¹)_jj) of the sums, at least 1e-4
+    if the ridge is not 0. Pseudo-rows come every `period` rows where the past fades by rows; and,
+    by time, before a row at which more than two half-lives have passed since the last. Below full
+    rank without a ridge the predictions
     are not `defined` once there were any.
     """
 
@@ -496,7 +497,7 @@ class _Bounded(_Exponential):
             inverse = [P[j, j] * unit[j] ** 2 for j in range(self.free, len(A))]
             tolerance = [1 / (one * size) for one, size in zip(inverse, sizes, strict=True)]
         for j, size in enumerate(self.seen.sizes):
-            share = max(tolerance[j], mp.mpf("1e-4"))
+            share = max(tolerance[j], mp.mpf("1e-4" if self.ridge[j, j] else "0"))
             wanted = max(self.rule.floor * size * share, mp.mpf(float(self.ridge[j, j])))
             if wanted > 0:
                 a = [mp.zero] * len(self.sums.A)

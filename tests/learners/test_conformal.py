@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_equal
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import get_tags
 
@@ -85,6 +85,51 @@ def test_blocks_and_single_rows_are_equal(model: Any) -> None:
         assert_allclose(other.quantiles_, two.quantiles_, rtol=1e-6)
         assert other.coverage_ == two.coverage_
         assert other.rows_seen_ == 300
+
+
+def test_single_rows_have_the_intervals_and_sets_of_blocks() -> None:
+    X, y = stream(200)
+    model = op.Conformal(op.RLSRegressor())
+    assert np.isinf(model.predict_interval_one(X[0])).all()
+    model.partial_fit(X, np.column_stack([y, -y]))
+    assert_allclose(model.predict_interval_one(X[3]), model.predict_interval(X[3:4])[0])
+    model.fit(X, y)
+    assert_allclose(model.predict_interval_one(X[3]), model.predict_interval(X[3:4])[0])
+    sets = op.Conformal(op.RLSClassifier())
+    assert sets.predict_set_one(X[0]) == set()
+    sets.partial_fit(X, np.where(y > 0, "up", "down"), classes=["down", "level", "up"])
+    found = np.array([[k in sets.predict_set_one(x) for k in sets.classes_] for x in X])
+    assert (found == sets.predict_set(X)).all()
+    with pytest.raises(ParameterError, match=r"Conformal.*`classes` must be omitted"):
+        model.partial_fit(X, y, classes=[1, 2])
+
+
+@pytest.mark.parametrize("kind", [op.RLSRegressor, op.RLSClassifier])
+def test_merged_models_and_coverage_are_those_of_all_rows(kind: Any) -> None:
+    X, y = stream(4000)
+    y = y if kind is op.RLSRegressor else (y > 0).astype(int)
+    one = op.Conformal(kind()).partial_fit(X[:3000], y[:3000])
+    two, new = op.Conformal(kind()).partial_fit(X[3000:], y[3000:]), op.Conformal(kind())
+    inside = 3000 * one.coverage_ + 1000 * two.coverage_
+    limits = sorted([one.quantiles_[0], two.quantiles_[0]])
+    merged = new.merge(one).merge(two)
+    assert merged.coverage_ == pytest.approx(inside / 4000)
+    assert limits[0] < merged.quantiles_[0] < limits[1]
+    assert_allclose(merged.predict(X), kind().partial_fit(X, y).predict(X), rtol=1e-6)
+    assert merged.merge(op.Conformal(kind())).rows_seen_ == 4000
+    with pytest.raises(op.errors.MergeError, match=r"Conformal\.merge: .*weights"):
+        op.Conformal(op.SGDRegressor()).merge(op.Conformal(op.SGDRegressor()))
+    with pytest.raises(op.errors.MergeError, match="`alpha`"):
+        merged.merge(op.Conformal(kind(), alpha=0.3))
+
+
+def test_prequential_probabilities_are_those_of_the_model() -> None:
+    X, y = stream(200)
+    model = op.Pipeline(op.features.Scale(), op.RLSClassifier())
+    found = op.Conformal(model).test_then_train(X, y > 0, return_proba=True)
+    expected = clone(model).test_then_train(X, y > 0, return_proba=True)
+    for one, two in zip(found, expected, strict=True):
+        assert_equal(one, two)
 
 
 def test_several_outputs() -> None:
@@ -168,8 +213,16 @@ def test_refused_and_empty_blocks_change_nothing(kind: Any) -> None:
     nan = np.where(np.arange(60).reshape(20, 3) == 10, np.nan, X)
     model = op.Conformal(kind()).partial_fit(X[:0], y[:0]).partial_fit(X, y)
     before = model.quantiles_.copy(), model.predict(X)
+    keyed = op.Conformal(op.Keyed(kind(), by=0)).partial_fit(
+        np.arange(60.0).reshape(20, 3) // 30, y
+    )
+    with pytest.raises(op.errors.OnepassError, match=r"^Conformal\.partial_fit: .*NaN in row 3"):
+        keyed.partial_fit(nan.round(), y)
+    assert keyed.rows_seen_ == 20
+    with pytest.raises(op.errors.ShapeError, match=r"^Conformal\.predict: X has 2 features"):
+        model.predict(X[:, :2])
     for bad, error in [
-        ((nan, y), "NaN in row 3"),
+        ((nan, y), r"^Conformal\.partial_fit: .*NaN in row 3"),
         ((X, y[:5]), r"`y` must have shape \(20,\)"),
         ((X, y, np.ones(5)), r"`sample_weight` must have shape \(20,\)"),
         ((X, y, np.full(20, np.nan)), "`sample_weight` must be finite"),

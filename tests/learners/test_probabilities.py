@@ -62,6 +62,33 @@ def test_probabilities_are_in_the_order_of_the_classes_and_sum_to_one(case: Case
     assert case().predict_proba_one(X[3]) == {}
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@every
+def test_prequential_probabilities_equal_those_of_single_rows(
+    case: Case, *, weighted: bool
+) -> None:
+    X = features(90, 4)
+    y = make_targets(case, X)
+    y[60] = "z" if y.dtype.kind == "U" else 9  # a label that occurs late
+    weights = np.arange(90) % 4 > 0 if weighted else np.ones(90, dtype=bool)
+    block, single = case(), case()
+    if not block._scores_blocks:
+        with pytest.raises(op.errors.ParameterError, match="`return_proba` must be False"):
+            block.test_then_train(X, y, return_proba=True)
+        assert not block._started
+        return
+    labels, P = block.test_then_train(X, y, weights.astype(float), return_proba=True)
+    assert (labels == case().test_then_train(X, y, weights.astype(float))).all()
+    assert P.shape == (90, len(block.classes_))
+    for x, label, on, p in zip(X, y, weights, P, strict=True):
+        expected = single.predict_proba_one(x)
+        known = np.isin(block.classes_, list(expected))
+        assert_allclose(p[known], list(expected.values()), rtol=1e-6, atol=1e-9)
+        assert np.isnan(p[~known]).all()
+        if on:
+            single.learn_one(x, label)
+
+
 @parametrize([case for case in CLASSIFIERS if case.public])
 def test_probabilities_survive_copies_and_files(case: Case, tmp_path: Path) -> None:
     X = features(60, 4)
@@ -130,7 +157,9 @@ def test_temperature_is_near_the_best_one_in_hindsight(model: Any) -> None:
 
     def loss(log_beta: float) -> float:
         state = np.array([log_beta, 0.0, 0.0, 0.0])
-        return float(log_loss(y[4000:], calibration.probabilities(scores, state)))
+        return float(
+            log_loss(y[4000:], calibration.probabilities(scores, calibration.temperature(state)))
+        )
 
     best = minimize_scalar(loss, bounds=(-12, 12), method="bounded").fun
     assert log_loss(y[4000:], model.predict_proba(X[4000:])) < best + 0.01
@@ -188,7 +217,10 @@ def test_temperature_stays_finite_when_the_unit_of_the_scores_changes(
     for unit in np.repeat(units, 100):
         state = calibration.updated(state, unit * rng.normal(size=3), int(rng.integers(3)))
     assert np.isfinite(state).all()
-    assert_allclose(calibration.probabilities(np.eye(3) * units[1], state).sum(axis=1), 1.0)
+    assert_allclose(
+        calibration.probabilities(np.eye(3) * units[1], calibration.temperature(state)).sum(axis=1),
+        1.0,
+    )
 
 
 def test_rows_that_are_used() -> None:

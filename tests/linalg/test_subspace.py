@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -64,6 +65,31 @@ def test_float32_basis_stays_orthogonal_over_4000_steps() -> None:
             worst = max(worst, float(np.abs(gram - np.eye(len(gram))).max()))
     assert worst < 1e-6
     assert space.B.rows.dtype == np.float32
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    dtype=st.sampled_from([np.float64, np.float32]),
+    tensors=st.booleans(),
+)
+def test_nearly_dependent_vectors_leave_the_basis_orthonormal(
+    seed: int, dtype: Any, *, tensors: bool
+) -> None:
+    rng, p, n = np.random.default_rng(seed), 300, 6
+    space = Subspace.start(p, 60, torch.empty(0, dtype=torch.as_tensor(dtype(0)).dtype)
+                           if tensors else dtype, batch=n)  # fmt: skip
+    every = []
+    for _ in range(6):
+        shared = rng.normal(size=(p, n - 1)) @ rng.normal(size=(n - 1, n))
+        G = (shared * 10.0 ** rng.uniform(-3, 3, n) + 10.0 ** rng.uniform(-14, -4)).astype(dtype)
+        every.append(G.astype(np.float64))
+        space = space.added(torch.from_numpy(G) if tensors else G)
+    B, few = np.asarray(space.B.rows, np.float64), float(np.finfo(dtype).eps) ** 0.5
+    np.testing.assert_allclose(B @ B.T, np.eye(len(B)), atol=0.1 * few)
+    total, U = np.hstack(every) @ np.hstack(every).T, np.asarray(space.U, np.float64)
+    np.testing.assert_allclose(U @ np.diag(space.sigma**2) @ U.T / np.abs(total).max(),
+                               total / np.abs(total).max(), atol=10.0 * few)  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

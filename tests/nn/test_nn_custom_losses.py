@@ -10,7 +10,14 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import onepass as op
-from onepass.errors import ParameterError, TypeMismatchError, WorseThanTrivialWarning
+from onepass.errors import (
+    ParameterError,
+    TaskWarning,
+    TypeMismatchError,
+    WorseThanTrivialWarning,
+)
+from onepass.nn.losses import LOSSES
+from onepass_experiments import baselines
 
 N = 60
 
@@ -31,20 +38,54 @@ def half_squared(f: Any, y: Any) -> Any:
     return 0.5 * (f - y).square().sum()
 
 
-@pytest.mark.parametrize("kind", [op.nn.ORFit, op.nn.EKF, op.nn.LoFi, op.nn.OGD])
-def test_callables_equal_the_losses_by_name(kind: Any) -> None:
-    ogd = {"memory": op.memory.NoMemory(), "gradients": "outputs"}
-    given: dict[str, Any] = ogd if kind is op.nn.OGD else {"noise": 1.0}
-    X, Y = rows(2)
-    classes = Y.argmax(dim=1)
-    for loss, name, targets in (
-        (half_squared, "squared", Y),
-        (nn.CrossEntropyLoss(), "cross_entropy", classes),
-    ):
-        ours = kind(net(2), loss=loss, **given).learn(X, targets)
-        named = kind(net(2), loss=name, **given).learn(X, targets)
+def half_squared_indicators(f: Any, y: Any) -> Any:
+    return half_squared(f, nn.functional.one_hot(y, f.shape[1]))
+
+
+SAME = {
+    "squared": half_squared,
+    "one_hot": half_squared_indicators,
+    "cross_entropy": nn.CrossEntropyLoss(),
+}
+KINDS = {
+    "orfit": lambda module, **more: op.nn.ORFit(module, 6, **more),
+    "exact": lambda module, **more: op.nn.ORFit(module, None, **more),
+    "ekf": op.nn.EKF,
+    "lofi": lambda module, **more: op.nn.LoFi(module, 6, **more),
+    "ntk": op.nn.NTKRLS,
+    "one step": op.nn.OneStepSGD,
+    "ogd": lambda module, **more: op.nn.OGD(
+        module, op.memory.NoMemory(), gradients="outputs", **more
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_callables_equal_the_losses_by_name(kind: str, name: Any) -> None:
+    X, Y = (each[:20] for each in rows(4))
+    y = Y if name == "squared" else Y.argmax(dim=1)
+    noise = {} if kind in {"ntk", "ogd"} else {"noise": 0.1}
+    given = [KINDS[kind](net(4), loss=loss, **noise) for loss in (SAME[name], name)]
+    for k in range(20):
+        ours, named = (each.learn(X[k : k + 1], y[k : k + 1]) for each in given)
         torch.testing.assert_close(ours.outputs(X), named.outputs(X), rtol=1e-6, atol=1e-6)
-        assert ours.predict(X).shape == targets.shape
+    assert ours.predict(X).shape == y.shape
+
+
+@pytest.mark.parametrize("noise", [0.01, 1.0])
+@pytest.mark.parametrize("kind", ["orfit", "ekf", "lofi", "one step"])
+@pytest.mark.parametrize("order", ["mixed", "sorted"])
+def test_outputs_of_classes_are_bounded_for_any_noise(kind: str, noise: float, order: str) -> None:
+    generator = torch.Generator().manual_seed(1)
+    y = torch.randint(5, (100,), generator=generator)
+    y = y.sort().values if order == "sorted" else y
+    X = torch.randn(100, 3, generator=generator) + y[:, None]
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(3, 20), nn.ReLU(), nn.Linear(20, 5))
+    learner = KINDS[kind](module, loss="cross_entropy", noise=noise).learn(X, y)
+    assert float(learner.outputs(X).abs().max()) < 1e3
+    assert not learner.rows_refused_
 
 
 def test_huber_loss_bounds_the_effect_of_an_outlier() -> None:
@@ -88,6 +129,13 @@ def test_loaders_and_datasets_are_learned_in_one_pass() -> None:
         assert learner.learn(source) is learner
         assert learner.rows_seen_ == N
         torch.testing.assert_close(learner.predict(X), expected)
+    module = net()
+    plain = baselines.SGD(net(), loss="squared", step_size=0.1)
+    for i in range(0, N, 7):
+        plain.learn(X[i : i + 7], y[i : i + 7])
+    loader = DataLoader(data, batch_size=7)
+    baselines.SGD(module, loss="squared", step_size=0.1).learn(loader)
+    torch.testing.assert_close(module(X), plain.module(X))
 
 
 def test_other_batches_and_missing_targets_are_refused() -> None:
@@ -124,3 +172,22 @@ def test_ogd_learns_with_its_defaults_in_any_units() -> None:
         module = nn.Linear(3, 1).double()
         found = op.nn.OGD(module, op.memory.NoMemory()).test_then_train(X, scale * y)
         assert float((found[300:].numpy() - scale * y[300:]).std()) < 0.3 * scale * y.std()
+
+
+@pytest.mark.parametrize("learns", ["all", "last"])
+@pytest.mark.parametrize("kind", [op.nn.ORFit, op.nn.LoFi, op.nn.OGD])
+def test_new_classes_warn_once_if_all_layers_learn(kind: Any, learns: str) -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2, 3], 70)  # the second class appears before the first comparison
+    X = (rng.normal(size=(280, 3)) + y[:, None]).astype(np.float32)
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 4))
+    noise: dict[str, Any] = {} if kind is op.nn.OGD else {"noise": 1.0}
+    learner = kind(module, 10, loss="one_hot", learns=learns, **noise)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for i in range(0, 280, 40):
+            learner.learn(X[i : i + 40], y[i : i + 40])
+    found = [str(each.message) for each in caught if each.category is TaskWarning]
+    assert len(found) == (learns == "all")
+    assert all(("noise=1.0" in each) == bool(noise) for each in found)

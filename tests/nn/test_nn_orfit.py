@@ -175,10 +175,16 @@ def test_cross_entropy_rows_give_gradient_and_curvature() -> None:
     zero = torch.zeros(9, dtype=torch.float64)
     gradient = torch.func.grad(loss)(zero)
     torch.testing.assert_close(gradients.T @ errors[0], -gradient)
-    hessian = torch.autograd.functional.hessian(
-        loss, zero
-    )  # of outputs linear in w it is Gauss-Newton's
-    torch.testing.assert_close(gradients.T @ gradients, hessian)
+    # the Hessian of outputs linear in w is Gauss-Newton's; it is increased along the gradient, so
+    # that ||e||² is at most twice the loss
+    hessian = torch.autograd.functional.hessian(loss, zero)
+    twice = 2.0 * float(loss(zero))
+    s = torch.softmax(z[0], 0)
+    unlimited = float((y[0] - s).square().div(s).sum())
+    assert unlimited > twice
+    torch.testing.assert_close(errors.square().sum(), torch.tensor(twice, dtype=torch.float64))
+    added = (1.0 / twice - 1.0 / unlimited) * torch.outer(gradient, gradient)
+    torch.testing.assert_close(gradients.T @ gradients, hessian + added)
 
 
 def test_other_module_state_is_not_changed() -> None:

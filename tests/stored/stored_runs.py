@@ -48,6 +48,7 @@ def resume_run(path: Path, name: str, rows: int) -> Report:
     )  # fmt: skip
     # the former defaults
     settings: dict[str, Any] = {"rls__forgetting": 1.0, "encode__max_categories": 1000}
+    settings["encode__times"] = ("hour", "weekday", "yearday")
     if "sgd" in RUNS[name]:
         settings["sgd__step"] = "normalised"
         settings |= {"sgd__loss": "hinge"} if task == "classification" else {}

@@ -279,6 +279,9 @@ def test_fraction_increases_to_one(frame: pd.DataFrame, tmp_path: Path) -> None:
     assert fractions == sorted(fractions)
     assert 0 < fractions[0] < fractions[-1] == 1.0
     assert all(0 < stream.fraction <= 1 for stream in [read(source["csv"])] for _ in stream)
+    parts = read(source["csv"], block=len(frame) // 4)  # blocks of one chunk
+    shares = [parts.fraction for _ in parts]
+    assert shares[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0], abs=0.02)
 
 
 @pytest.mark.parametrize("block", [0, -1, 1.5, True, "many"])

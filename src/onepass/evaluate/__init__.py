@@ -2,7 +2,6 @@
 
 from onepass.evaluate.blocks import Block
 from onepass.evaluate.continual import continual
-from onepass.evaluate.continual_jobs import Progress
 from onepass.evaluate.continual_measures import MEASURES, ContinualScore
 from onepass.evaluate.continual_report import ContinualReport
 from onepass.evaluate.curves import Curve
@@ -25,7 +24,6 @@ __all__ = [
     "LastLabel",
     "LastValue",
     "Majority",
-    "Progress",
     "Report",
     "RunProgress",
     "RunningMean",

@@ -1,16 +1,16 @@
 """Blocks of rows with targets, and errors with the location of a row."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from onepass.errors import OnepassError, ParameterError, ShapeError, SourceError
-from onepass.linalg import widened
+from onepass.linalg import as_array
 from onepass.types import Array
 from onepass.validation.arrays import check_contains_rows
-from onepass.validation.table import Table, is_frame
+from onepass.validation.table import Table, sliceable
 
 __all__ = ["Block", "as_array", "blocks", "located_error", "sliceable", "with_row_location"]
 
@@ -129,21 +129,6 @@ def _block(rows: object, where: str) -> Block:
         int(getattr(rows, "skipped", 0)),
         getattr(rows, "located", None),
     )
-
-
-def sliceable(X: object) -> Table | Array:
-    """Convert rows to a Table or an array, which can be sliced."""
-    if isinstance(X, Table):
-        return X
-    if isinstance(X, (list, tuple)) and X and isinstance(X[0], Mapping):
-        return Table.from_rows(X)
-    return Table.from_frame(X) if is_frame(X) else np.asarray(X)
-
-
-def as_array(predictions: object) -> Array:
-    """Convert predictions, including tensors on a device, to a NumPy array."""
-    on_device = hasattr(predictions, "cpu")
-    return np.asarray(widened(predictions).detach().cpu() if on_device else predictions)
 
 
 def _as_targets(y: object) -> Array:

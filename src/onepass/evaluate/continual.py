@@ -26,7 +26,6 @@ import numpy as np
 from onepass.errors import LabelError, ParameterError, RowsRefusedWarning
 from onepass.evaluate.continual_jobs import (
     Job,
-    Progress,
     RunFolder,
     Setting,
     model_settings,
@@ -157,7 +156,7 @@ def continual(
     batch: int = 10,
     block: int = 1024,
     clock: Callable[[], float] | None = None,
-    on_progress: Callable[[Progress], object] | None = None,
+    on_progress: Callable[[int], object] | None = None,
 ) -> ContinualReport:
     """Evaluate learners on tasks in sequence, with a test on all tasks after each.
 
@@ -197,8 +196,8 @@ def continual(
     clock : callable, optional
         Seconds from any origin, such as ``time.process_time``, to time the learners.
     on_progress : callable, optional
-        Called with a :class:`Progress` after each experience of each run or, with several
-        ``jobs``, after each run.
+        Called with the number of experiences learned in all runs, after each experience of each run
+        or, with several ``jobs``, after each run.
 
     Returns
     -------
@@ -235,8 +234,8 @@ def continual(
     source = _checked_source(experiences)
     if not (callable(on_progress) or on_progress is None):
         raise ParameterError(
-            f"{_WHERE}: `on_progress` must be a function of a Progress, got {on_progress!r}. Pass "
-            "a function, or None."
+            f"{_WHERE}: `on_progress` must be a function of a number, got {on_progress!r}. Pass a "
+            "function, or None."
         )
     if isinstance(source, Iterable) and not hasattr(source, "test_sets"):
         if len(chosen) > 1 or processes > 1 or path is not None:
@@ -272,7 +271,7 @@ def continual(
 
 
 def _warn_incomplete(report: ContinualReport) -> ContinualReport:
-    """Return the report; issue one warning if models did not learn the labels."""
+    """Return the report; warn once of models that did not learn."""
     failed = [f"{n!r} {'; '.join(s.notes)}" for n, s in report.scores.items() if not s.complete]
     if failed:
         warnings.warn(
@@ -306,7 +305,7 @@ def _runs(
     seeds: Mapping[int, _Outline],
     processes: int,
     path: str | os.PathLike[str] | None,
-    on_progress: Callable[[Progress], object] | None,
+    on_progress: Callable[[int], object] | None,
 ) -> list[Run]:
     """Return all runs, including stored runs, ordered by model and seed."""
     folder = None if path is None else RunFolder(path)
@@ -329,7 +328,7 @@ def _runs(
         past[job] = i
         LOG.info("%s: %s, seed %s: %d experiences", _WHERE, job.model, job.seed, i)
         if on_progress is not None:
-            on_progress(Progress(job.model, job.seed, i, sum(past.values()), length * len(wanted)))
+            on_progress(sum(past.values()))
 
     failed: dict[Job, Exception] = {}
     for job, run, error in results(left, setting, processes, notify):
@@ -364,7 +363,7 @@ def _evaluate_iterator(
     metric: str | None,
     rules: dict[str, Any],
     seed: int,
-    on_progress: Callable[[Progress], object] | None,
+    on_progress: Callable[[int], object] | None,
 ) -> ContinualReport:
     """Evaluate all models on an iterator of experiences."""
     first = next(source, None)
@@ -380,10 +379,8 @@ def _evaluate_iterator(
     models = {n: ContinualRun(setting.model(Job(n, seed)), final, None, repr(n)) for n in named}
 
     def notify(i: int) -> None:
-        if on_progress is None:
-            return
-        for past, name in enumerate(named, (i - 1) * len(named) + 1):
-            on_progress(Progress(name, seed, i, past, i * len(named)))
+        if on_progress is not None:
+            on_progress(i * len(named))
 
     names = run_iterator(models.values(), chain(listed, source), notify)
     runs = [run.result(name, seed, range(len(names))) for name, run in models.items()]

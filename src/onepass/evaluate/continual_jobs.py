@@ -36,7 +36,7 @@ from onepass.evaluate.report import FORMAT, from_fields, infinities_as_text, par
 from onepass.serialization import former
 from onepass.serialization.atomic import atomic_write, write_errors
 
-__all__ = ["Job", "Progress", "RunFolder", "Setting", "model_settings", "results"]
+__all__ = ["Job", "RunFolder", "Setting", "model_settings", "results"]
 
 
 _WHERE = "op.evaluate.continual"
@@ -56,29 +56,6 @@ class Job:
 
     model: str
     seed: int
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Progress of a continual evaluation.
-
-    Parameters
-    ----------
-    model : str
-        The name of the learner.
-    seed : int
-        The seed of the run.
-    experience : int
-        Number of experiences that the learner has learned.
-    done, total : int
-        Experiences learned in all runs, and their total number; for an iterator, the number so far.
-    """
-
-    model: str
-    seed: int
-    experience: int
-    done: int
-    total: int
 
 
 @dataclass(frozen=True)

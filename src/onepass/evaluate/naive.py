@@ -58,7 +58,7 @@ class _Naive(Learner):
         sample_weight: ArrayLike | None,
         verb: str,
         time: TimeLike | None = None,
-    ) -> Array:
+    ) -> tuple[Floats, Array | None, Floats]:
         return super()._learn_block(_zeros(X), y, sample_weight, verb, time)
 
     def _matrix(self, X: TableLike, verb: str) -> Floats:
@@ -210,9 +210,10 @@ class Majority(_NaiveClassifier):
     _calibrated = False
     counts_: Floats
 
-    def predict_proba(self, X: TableLike) -> Floats:
-        """Shares of the classes so far, with one more row of each, (n, c)."""
-        counts = self._scores(self._matrix(X, "predict_proba")) + 1.0
+    def _probabilities(self, scores: Floats, temperature: Any) -> Floats:
+        """Shares of the known classes so far, with one more row of each, (n, c)."""
+        del temperature
+        counts = np.maximum(scores + 1.0, 0.0)
         shares: Floats = counts / counts.sum(axis=1, keepdims=True)
         return shares
 

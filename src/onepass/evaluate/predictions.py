@@ -9,6 +9,7 @@ from onepass.errors import ColumnError, OnepassError, ParameterError, did_you_me
 from onepass.evaluate.blocks import located_error
 from onepass.stream import Rows
 from onepass.types import Array
+from onepass.validation import label_names
 from onepass.validation.table import Table, is_missing
 
 __all__ = ["check_keep", "predictions"]
@@ -84,7 +85,7 @@ def predictions(
             else {f"prediction{j}": output for j, output in enumerate(found.T)}
         )
         if shares is not None:
-            names = [f"probability_{label}" for label in model.classes_.tolist()]
+            names = [f"probability_{label}" for label in label_names(model.classes_)]
             columns |= dict(zip(names, shares.T, strict=True))
         reserved = [name for name in keep if name in columns]
         if reserved:

@@ -183,7 +183,8 @@ def prequential(
     metrics : str or sequence of str, optional
         Names from ``op.evaluate.METRICS``; by default mae, rmse and r2, or accuracy and macro_f1.
         With log_loss, brier, roc_auc and average_precision, all models must have
-        ``predict_proba``, and rows are learned one by one, which takes longer.
+        ``predict_proba``; networks, Keyed and ARTIPCAClassifier then learn row by row, which takes
+        longer.
     baselines : bool, default=True
         Whether to also evaluate baselines: the last target, and the mean or majority so far.
     window : int, optional

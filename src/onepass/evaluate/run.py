@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from sklearn.utils import gen_batches
@@ -21,6 +21,7 @@ from onepass.evaluate.metrics import row_probabilities
 from onepass.evaluate.metrics.probability import fields_of
 from onepass.evaluate.report import Report
 from onepass.evaluate.score import Score
+from onepass.learners.estimator.classifier import classes_of, prequential_probabilities
 from onepass.serialization import former
 from onepass.serialization.archive import damaged
 from onepass.serialization.codec import from_state, state_dict
@@ -43,45 +44,31 @@ class Model(Protocol):
 
 
 def _test_then_train(
-    model: Model, X: Table | Array, y: Array, time: Array | None, weight: Array | None = None
+    model: Any,
+    X: Table | Array,
+    y: Array,
+    time: Array | None,
+    weight: Array | None = None,
+    *,
+    probabilities: bool = False,
 ) -> Array:
-    """Learn rows in order; return predictions, each made before its row is learned."""
+    """Learn rows in order; return predictions, each made before its row is learned.
+
+    With probabilities the result is that of ``row_probabilities``.
+    """
     arguments = {} if weight is None else {"sample_weight": weight}
     if time is not None and getattr(model, "_uses_time", False):
         arguments["time"] = time
+    if probabilities:
+        labels, P, classes = prequential_probabilities(model, X, y, **arguments)
+        return row_probabilities(labels, y, classes, P)
     return as_array(model.test_then_train(X, y, **arguments))
-
-
-def _rows_with_probabilities(model: Any, X: Table | Array, y: Array, time: Array | None) -> Array:
-    """Learn rows one by one; return labels and probabilities, each made before its row is learned.
-
-    The result is that of ``row_probabilities``.
-    """
-    parts = [y[:0]]
-    for i in range(len(y)):
-        row = slice(i, i + 1)
-        parts.append(_probabilities(model, X[row], y[row]))
-        _test_then_train(model, X[row], y[row], None if time is None else time[row])
-    return np.concatenate(parts[1:] or parts)
-
-
-def _probabilities(model: Any, X: Table | Array, y: Array) -> Array:
-    """Predict labels and probabilities of rows without learning them."""
-    try:
-        found = as_array(model.predict_proba(X))
-    except NotFittedError:
-        return row_probabilities(_predict(model, X), y, y[:0], None)
-    classes = getattr(getattr(model, "learner_", model), "classes_", np.arange(found.shape[1]))
-    labels = classes[found.shape[1] - 1 - found[:, ::-1].argmax(axis=1)]  # the last one of a tie
-    return row_probabilities(labels, y, classes, found)
 
 
 def _run_schedule(model: Model, schedule: Schedule, *, probabilities: bool) -> Array:
     """Process a schedule; return predictions for the rows to predict."""
     weighted = "sample_weight" in inspect.signature(model.test_then_train).parameters
-    process = _by_weights if weighted else _by_segments
-    if probabilities:
-        process = partial(_by_segments, predict=_probabilities)
+    process = partial(_by_weights if weighted else _by_segments, probabilities=probabilities)
     parts = gen_batches(len(schedule.learned), _MAX_ROWS)
     predictions = [process(model, schedule, part) for part in parts]
     return np.concatenate([some for some in predictions if len(some)])
@@ -97,22 +84,19 @@ def _learn_remaining(model: Model, rows: Block) -> Array:
     return np.concatenate(predictions)
 
 
-def _by_weights(model: Model, schedule: Schedule, part: slice) -> Array:
+def _by_weights(model: Model, schedule: Schedule, part: slice, *, probabilities: bool) -> Array:
     """Process a part in one call: rows of weight 0 are predicted but not learned."""
     learned, y = schedule.learned[part], schedule.y[part]
     time = None if schedule.time is None else schedule.time[part]
     with _row_location(schedule, part):
         weight = learned.astype(np.float64)
-        predictions = _test_then_train(model, schedule.X[part], y, time, weight)
+        predictions = _test_then_train(
+            model, schedule.X[part], y, time, weight, probabilities=probabilities
+        )
     return predictions.reshape(y.shape)[~learned]
 
 
-def _by_segments(
-    model: Model,
-    schedule: Schedule,
-    part: slice,
-    predict: Callable[..., Array] = lambda model, X, _: _predict(model, X),
-) -> Array:
+def _by_segments(model: Model, schedule: Schedule, part: slice, *, probabilities: bool) -> Array:
     """Process a part as alternating segments of rows to learn and rows to predict."""
     learned = schedule.learned[part]
     ends = [*(np.flatnonzero(np.diff(learned)) + 1).tolist(), len(learned)]
@@ -124,8 +108,11 @@ def _by_segments(
                 time = None if schedule.time is None else schedule.time[rows]
                 _test_then_train(model, schedule.X[rows], schedule.y[rows], time)
             else:
-                found = predict(model, schedule.X[rows], schedule.y[rows])
-                predictions.append(found.reshape(schedule.y[rows].shape))
+                found, y = _predict(model, schedule.X[rows]), schedule.y[rows]
+                if probabilities:
+                    P = as_array(cast("Any", model).predict_proba(schedule.X[rows]))
+                    found = row_probabilities(found, y, classes_of(model, P.shape[1]), P)
+                predictions.append(found.reshape(y.shape))
         a = b
     return np.concatenate(predictions[1:] or predictions)
 
@@ -207,8 +194,8 @@ class PrequentialRun:
         place = f"{len(block):,} row(s) starting at row {first:,} (counting from 0)"
         predictions, probabilities = {}, self.history.probabilities
         for name, model in self.models.items():
-            learn = _rows_with_probabilities if probabilities else _test_then_train
-            call = partial(learn, model, block.X, block.y, block.time)
+            rows = model, block.X, block.y, block.time
+            call = partial(_test_then_train, *rows, probabilities=probabilities)
             if schedule is not None:
                 call = partial(_run_schedule, model, schedule, probabilities=probabilities)
             located = block.located if schedule is None else None

@@ -250,8 +250,8 @@ class Hashed(Column):
         return self.at + (number >> 1) % self.size, 1.0 if number & 1 else -1.0
 
 
-CYCLES = ("hour", "weekday", "yearday")
-"""The cycles of a date: the day, the week (in whole days) and the year (in whole days)."""
+CYCLES = ("hour", "weekday", "month", "yearday")
+"""The cycles of a date: day, week in whole days, year in whole months, year in whole days."""
 
 _DAY = 86_400_000_000  # microseconds
 
@@ -333,6 +333,9 @@ def _phase(cycle: str, dates: Array, micros: Array) -> Floats:
     if cycle == "weekday":
         of_week: Floats = (days + 3) % 7 / 7  # 1970 began on a Thursday; weeks begin on Monday
         return of_week
+    if cycle == "month":
+        month: Floats = dates.astype("datetime64[M]").astype(np.int64) % 12 / 12
+        return month
     year = dates.astype("datetime64[Y]")
     start = year.astype("datetime64[D]").astype(np.int64)
     length = (year + 1).astype("datetime64[D]").astype(np.int64) - start

@@ -320,11 +320,12 @@ class Encode(Transformer):
         there are fewer), with a ManyCategoriesWarning.
     hash_size : int >= 1, default 256
         With "hash": number of output columns for each text column.
-    times : sequence of {"hour", "weekday", "yearday", "elapsed"}
+    times : sequence of {"hour", "weekday", "month", "yearday", "elapsed"}
         Encoding of dates: "hour" is the phase in the day (midnight is 0), "weekday" the phase in
-        the week (whole days, Monday is 0) and "yearday" the phase in the year (whole days), each as
-        sine and cosine; "elapsed" is days since the first date of the column. Default: the three
-        phases. Time zones are converted to UTC.
+        the week (whole days, Monday is 0), "month" and "yearday" the phase in the year (whole
+        months, and whole days), each as sine and cosine; "elapsed" is days since the first date of
+        the column. Default: "hour", "weekday" and "month", as a coefficient of "yearday" that was
+        learned from a few days extrapolates badly. Time zones are converted to UTC.
     extra : {"learn", "ignore", "refuse"}, default "learn"
         How to handle a column that first appears after the first row was learned: "learn" adds it,
         as if it had been 0 so far, so rows given as dicts may have optional keys; "ignore" ignores
@@ -386,7 +387,7 @@ class Encode(Transformer):
         categories: Literal["onehot", "hash"] = "onehot",
         max_categories: int = 100,
         hash_size: int = 256,
-        times: Sequence[str] = CYCLES,
+        times: Sequence[str] = ("hour", "weekday", "month"),
         extra: Literal["learn", "ignore", "refuse"] = "learn",
         seed: int = 0,
         missing: Literal["keep", "skip", "error"] = "keep",

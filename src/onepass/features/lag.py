@@ -12,6 +12,11 @@ row is learned just before row t + D; between the two, D − 1 further targets w
 
 Both are the target of row t − r, so a row is learned with the features that predicted it.
 
+With ``difference``, the regressor of the pipeline learns the change since the last known target,
+that is, since the shortest lag, which is added to its predictions. A learner whose coefficients
+start at 0 then starts at the last value instead of the mean. Rows without a known lag count as
+no change.
+
 An inner :class:`onepass.features.Encode` encodes the lags: numbers unchanged, and labels one-hot. A
 lag has no column until it is first known; in earlier rows it is 0.
 
@@ -62,6 +67,8 @@ class Lag(Columnwise):
     delay : int >= 0, default 0
         Number of rows after which a target arrives, as in ``op.evaluate.prequential``. Lags must
         not be smaller.
+    difference : bool, default False
+        Whether a regressor that follows in a ``Pipeline`` learns the change since the shortest lag.
 
     Attributes
     ----------
@@ -92,11 +99,17 @@ class Lag(Columnwise):
     order_: Array
 
     def __init__(
-        self, target: str = "target", rows: int | Sequence[int] = 1, delay: int = 0
+        self,
+        target: str = "target",
+        rows: int | Sequence[int] = 1,
+        delay: int = 0,
+        *,
+        difference: bool = False,
     ) -> None:
         self.target = target
         self.rows = rows
         self.delay = delay
+        self.difference = difference
 
     @property
     def n_features_out_(self) -> int:
@@ -189,6 +202,22 @@ class Lag(Columnwise):
         return np.hstack([X, L])[:, self._selection()]
 
     # -- private -------------------------------------------------------------------------------
+
+    def _changes(self, past: Array | None, y: Array, learned: Array) -> tuple[Floats, Floats]:
+        """Return the targets minus the shortest lag, and that lag; both are 0 if it is unknown.
+
+        ``past`` is ``recent_`` before these rows, and ``learned`` selects the learned ones.
+        """
+        series = y[learned]
+        if past is not None and past.shape[1:] == y.shape[1:]:
+            series = np.concatenate([past, series])
+        at = len(series) - learned.sum() + np.cumsum(learned) - learned - min(self.lags_)
+        at += np.where(learned, 0, max(self.delay, 1) - 1)  # (1)
+        level, known = np.zeros(y.shape), at >= 0
+        level[known] = series[at[known]]
+        changes = y - level
+        changes[~known] = 0.0
+        return changes, level
 
     def _selection(self) -> Array:
         """Return the position of each output among the inputs, followed by the lags."""

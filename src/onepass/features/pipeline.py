@@ -354,6 +354,11 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         return max(*delays, 1) if delays else None
 
     @property
+    def _scores_blocks(self) -> bool:
+        """Whether ``return_proba`` is supported."""
+        return getattr(self.learner, "_scores_blocks", False)
+
+    @property
     def _uses_time(self) -> bool:
         """Whether the learner requires the time of each row."""
         return bool(getattr(self.learner, "_uses_time", False))
@@ -439,7 +444,8 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         sample_weight: ArrayLike | None = None,
         *,
         time: TimeLike | None = None,
-    ) -> Array:
+        return_proba: bool = False,
+    ) -> Any:
         """Learn the rows; return prequential predictions.
 
         Each row is predicted before it is learned.
@@ -448,15 +454,17 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         ----------
         X, y, sample_weight, time
             As in ``partial_fit``. Rows of weight 0 are predicted but not learned.
+        return_proba : bool, default=False
+            Whether to also return probabilities, as ``test_then_train`` of classifiers does.
 
         Returns
         -------
         predictions : ndarray of the shape of y
+        probabilities : ndarray of shape (n, c)
+            Only with ``return_proba``.
         """
-        predictions: Array = self._learn(
-            X, y, sample_weight, "test_then_train", _without_none(time=time)
-        )
-        return predictions
+        named = _without_none(time=time, return_proba=return_proba or None)
+        return self._learn(X, y, sample_weight, "test_then_train", named)
 
     def predict(self, X: TableLike, **options: object) -> Any:
         """Predict the targets of the rows of X, shape (n,) or (n, c).
@@ -472,7 +480,8 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         NotFittedError
             Before any row was learned.
         """
-        return self.learner.predict(self._transformed(X, "predict"), **options)
+        found = self.learner.predict(self._transformed(X, "predict"), **options)
+        return _added(found, self._level)
 
     @available_if(_learner_can("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: TableLike) -> Floats:
@@ -488,9 +497,9 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return R² of a regressor or the accuracy of a classifier on these rows."""
-        return float(
-            self.learner.score(self._transformed(X, "score"), y, sample_weight=sample_weight)
-        )
+        Z = self._transformed(X, "score")
+        y = y if self._level is None else np.asarray(y) - self._level
+        return float(self.learner.score(Z, y, sample_weight=sample_weight))
 
     def learn_one(
         self,
@@ -535,7 +544,8 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
                 checked_rows = features[0]._check_row(x, "Pipeline.predict_one", learning=True)
                 x = _padded(_learn_features(features, checked_rows))[0]
             return learner.predict_one(x, **options)
-        return self.learner_.predict_one(self._transformed_row(x, "predict_one"), **options)
+        found = self.learner_.predict_one(self._transformed_row(x, "predict_one"), **options)
+        return _added(found, self._level)
 
     @available_if(_learner_can("predict_proba_one"))  # type: ignore[untyped-decorator]
     def predict_proba_one(self, x: ArrayLike | Mapping[str, object]) -> dict[Any, float]:
@@ -809,7 +819,10 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
             checked_rows = self.features_[0]._check_row(x, "Pipeline.learn_one", learning=True)
             if sample_weight:
                 target = self._targets(np.asarray(y)[None], 1, "Pipeline.learn_one")
+                lag, past = self._differencing
                 Z = _learn_features(self.features_, checked_rows, target)
+                if lag is not None:
+                    y = lag._changes(past, target, np.ones(1, dtype=bool))[0][0]
             else:
                 Z = _transform_features(self.features_, checked_rows)
             x = self._prepare_for_learner(Z)[0]
@@ -827,6 +840,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         with self._rollback_on_error():
             if verb == "fit" or not self._is_started:
                 self._start()
+            level = None
             if self.features_:
                 where = f"Pipeline.{verb}"
                 checked_rows = self.features_[0]._check_rows(X, where, learning=True)
@@ -838,14 +852,34 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
                 )
                 in_order = verb == "test_then_train"
                 targets = self._targets(y, len(checked_rows), where)
+                lag, past = self._differencing
                 X = self._prepare_for_learner(
                     _learn_selected(
                         self.features_, checked_rows, targets, selected, in_order=in_order
                     )
                 )
+                if lag is not None:
+                    y, level = lag._changes(past, targets, selected)
                 if verb == "fit" and len(X) and selected.any():
                     verb = "partial_fit"  # the learner is new, and already has the names
-            return getattr(self.learner_, verb)(X, y, sample_weight=sample_weight, **named)
+            found = getattr(self.learner_, verb)(X, y, sample_weight=sample_weight, **named)
+            return _added(found, level) if verb == "test_then_train" and len(found) else found
+
+    @property
+    def _differencing(self) -> tuple[Any, Array | None]:
+        """The ``Lag`` with whose difference a regressor learns, or None, and its last targets."""
+        lag = next((one for one in self.features_ if getattr(one, "difference", False)), None)
+        lag = None if lag is None or is_classifier(self.learner_) else lag
+        return lag, getattr(lag, "recent_", None)
+
+    @property
+    def _level(self) -> Floats | None:
+        """What is added to predictions of the next row, if the learner learns differences."""
+        lag, recent = self._differencing
+        if recent is None:
+            return None
+        level: Floats = lag._changes(recent, recent[-1:], np.zeros(1, dtype=bool))[1][0]
+        return level
 
     def _targets(self, y: ArrayLike | None, n: int, where: str) -> Array | None:
         """Return the targets for the transformers, labels as text; None if none uses them."""
@@ -878,6 +912,15 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
             if len(names) == width:
                 learner.feature_names_in_ = names
         return Z
+
+
+def _added(found: Any, level: Floats | None) -> Any:
+    """Add the level to predictions, which may be followed by standard deviations."""
+    if level is None:
+        return found
+    if isinstance(found, tuple):
+        return found[0] + level, *found[1:]
+    return found + level
 
 
 def _one_line(step: object) -> str:

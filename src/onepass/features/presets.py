@@ -98,7 +98,8 @@ def pipelines(
         Parameters to change: ``"rls__forgetting"`` of the learner of one model,
         ``"encode__max_categories"`` of a transformer in all of them.
     lags : sequence of int, optional
-        Lagged targets as features: ``Lag(rows=lags, delay=delay)`` follows ``Encode``.
+        Lagged targets as features: ``Lag(rows=lags, delay=delay)`` follows ``Encode``. Learners of
+        regression whose predictions depend on the units of the features learn the difference.
     delay : int, default=0
         Number of rows after which a target arrives.
 
@@ -130,7 +131,8 @@ def pipelines(
     made = {}
     for name in chosen:
         encode, *features = (kind(**given[part]) for part, kind in _FEATURES.items())
-        lag = [Lag(rows=tuple(lags), delay=delay)] if lags else []
+        first_order = not getattr(parts[name], "_scale_invariant", False)
+        lag = [Lag(rows=tuple(lags), delay=delay, difference=first_order)] if lags else []
         made[name] = Pipeline(encode, *lag, *features, parts[name](**given[name]))
     for model in made.values():
         _check_learnable(model)

@@ -401,6 +401,8 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
     True
     """
 
+    _scores_blocks = False
+
     def __init__(
         self,
         n_components: float = 0.95,
@@ -482,8 +484,10 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
         self.calibration_ = state
         return scores
 
-    def _calibrate(self, *rows: object) -> None:
+    def _calibrate(self, scores: Floats, *rows: object) -> Floats:
         """Do nothing: ``_learn`` calibrates, as it alone has the similarities."""
+        del rows
+        return np.ones(len(scores))
 
     def _scores(self, X: Floats) -> Floats:
         Z = self._project(X.astype(np.float64, copy=False))

@@ -279,7 +279,7 @@ class ClassLearner(Classifier):
         sample_weight: ArrayLike | None,
         verb: str,
         time: TimeLike | None = None,
-    ) -> Array:
+    ) -> tuple[Floats, Array | None, Floats]:
         self._prequential = verb == "test_then_train"
         try:
             return super()._learn_block(X, y, sample_weight, verb, time)

@@ -16,36 +16,40 @@ and with a wrong model. A larger γ follows changes faster; q then fluctuates mo
 1 / α rows the interval is infinite, and q is the largest score. After scores that were almost zero,
 q is at least a millionth of a score outside.
 
-Cost: that of the model and O(c) numbers. The rows of classifiers are learned one by one.
+Cost: that of the model and O(c) numbers. Classifiers whose ``test_then_train`` has no
+``return_proba`` learn row by row.
 
 [1] I. Gibbs, E. Candès, "Adaptive conformal inference under distribution shift", NeurIPS 2021.
 [2] A. N. Angelopoulos, E. Candès, R. J. Tibshirani, "Conformal PID control for time series
     prediction", NeurIPS 2023; quantile tracking, (4).
 """
 
+# ruff: noqa: SLF001  copies of the same class
+
 import copy
 import math
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
-from sklearn.utils import get_tags
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.metaestimators import available_if
 
 from onepass import validation
-from onepass.errors import NotFittedError, OnepassError, TypeMismatchError
-from onepass.learners.estimator.tags import with_onepass_tags
+from onepass.errors import NotFittedError, TypeMismatchError
+from onepass.learners.estimator.classifier import prequential_probabilities
+from onepass.learners.estimator.composite import Composite, naming
 from onepass.serialization.state import forget, nbytes
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
+from onepass.validation.arrays import check_same_parameters
 from onepass.validation.frames import series_array
-from onepass.validation.table import Table, TableLike, is_frame
+from onepass.validation.table import TableLike, sliceable
 
 __all__ = ["Conformal"]
 
 _LEAST = 1e-6  # minimum of q relative to a score outside
 
 
-class Conformal(BaseEstimator):  # type: ignore[misc]
+class Conformal(Composite):
     """Prediction intervals or label sets that contain the share 1 − α of the targets.
 
     The model is learned as usual, and its predictions do not change.
@@ -95,108 +99,68 @@ class Conformal(BaseEstimator):  # type: ignore[misc]
 
     # -- learning ----------------------------------------------------------------------------------
 
-    def fit(
-        self,
-        X: TableLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        time: TimeLike | None = None,
-    ) -> Self:
-        """Reset, then learn the rows one after the other.
-
-        Parameters
-        ----------
-        X, y, sample_weight, time
-            As in ``fit`` of the model.
-
-        Returns
-        -------
-        self
-        """
-        fresh = clone(self).partial_fit(X, y, sample_weight, time=time)
-        forget(self)
-        self.__dict__.update(fresh.__dict__ | {"model": self.model})
-        return self
-
-    def partial_fit(
-        self,
-        X: TableLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        time: TimeLike | None = None,
-    ) -> Self:
-        """Learn the rows one after the other, continuing from the current state.
-
-        Parameters
-        ----------
-        X, y, sample_weight, time
-            As in ``partial_fit`` of the model. Rows of weight 0 are not learned.
-
-        Returns
-        -------
-        self
-        """
-        self.test_then_train(X, y, sample_weight, time=time)
-        return self
-
     def test_then_train(
         self,
         X: TableLike,
-        y: ArrayLike,
+        y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
         time: TimeLike | None = None,
-    ) -> Array:
+        return_proba: bool = False,
+    ) -> Any:
         """Predict each row, then learn it; return the predictions of the model.
 
         Parameters
         ----------
         X, y, sample_weight, time
-            As in ``test_then_train`` of the model.
+            As in ``partial_fit``. Rows of weight 0 are predicted, but not learned.
+        return_proba : bool, default=False
+            Whether to also return probabilities, as ``test_then_train`` of classifiers does.
 
         Returns
         -------
         predictions : ndarray of the shape of y
+        probabilities : ndarray of shape (n, c)
+            Only with ``return_proba``.
         """
-        where, model = "Conformal.test_then_train", self._model("test_then_train")
-        named = {"sample_weight": sample_weight, "time": time}
-        given: dict[str, Any] = {name: v for name, v in named.items() if v is not None}
-        if is_regressor(model):
-            predictions: Array = model.test_then_train(X, y, **given)
-            n = len(predictions)
-            s = validation.weights(sample_weight, n, where)
-            scores = np.abs(validation.targets(y, n, where) - predictions).reshape(
-                n, -1 if n else 1
-            )
-            self._update(scores if s is None else scores[s > 0])
-            return predictions
-        rows = _sliceable(X)
-        if getattr(rows, "ndim", 2) != 2 or not len(rows):
-            return np.asarray(model.test_then_train(X, y, **given))
-        n = len(rows)
-        labels = validation.labels(y if y is None else series_array(y), n, where)
-        given = {name: np.asarray(series_array(v)) for name, v in given.items()}
-        validation.weights(sample_weight, n, where)
-        before = copy.copy(self) if n > 1 else self
-        try:
-            return np.concatenate([self._learn_row(rows, labels, given, i) for i in range(n)])
-        except BaseException as error:
-            self.__dict__ = before.__dict__
-            if isinstance(error, OnepassError):  # raise it with the index of the row in X
-                copy.copy(self.model_).test_then_train(rows, labels, **given)
-            raise
+        found = self._learn(X, y, sample_weight, time, "test_then_train")
+        return found if return_proba else found[0]
 
-    def _learn_row(self, X: Any, y: Array, given: dict[str, Any], i: int) -> Array:
-        """Predict and learn row i with a classifier; return the prediction, (1,)."""
-        row, model = slice(i, i + 1), self.model_
-        part = {name: v[row] if v.ndim else v for name, v in given.items()}
-        score = _loss(_probability(model, X[row], y[i]))
-        prediction: Array = model.test_then_train(X[row], y[row], **part)
-        if np.all(part.get("sample_weight", 1.0) > 0):
-            self._update(np.array([[score]]))
-        return prediction
+    def _learn(
+        self, X: Any, y: Any, sample_weight: Any, time: Any, verb: str, classes: Any = None
+    ) -> Any:
+        """Learn a block in a copy; return predictions and probabilities."""
+        where = f"Conformal.{verb}"
+        twin = object.__new__(type(self))
+        twin.__dict__ = dict(self.__dict__)
+        if verb == "fit":
+            forget(twin)
+        model, rows = twin._model(where), sliceable(X)
+        P: Array = np.empty((0, 0))
+        whole = is_regressor(model) or getattr(model, "_scores_blocks", False)
+        if classes is not None or not whole:  # more than one call
+            model = twin.model_ = copy.copy(model)
+        given: dict[str, Any] = {} if time is None else {"time": np.asarray(series_array(time))}
+        with naming(where):
+            if classes is not None:
+                model.partial_fit(rows[:0], np.empty(0), classes=classes)
+            if is_regressor(model) or getattr(rows, "ndim", 2) != 2 or not len(rows):
+                weight = {} if sample_weight is None else {"sample_weight": sample_weight}
+                predictions: Array = np.asarray(model.test_then_train(X, y, **weight, **given))
+                n = len(predictions)
+                if is_regressor(model):
+                    s = validation.weights(sample_weight, n, where)
+                    errors = np.abs(validation.targets(y, n, where) - predictions)
+                    twin._update(errors.reshape(n, -1 if n else 1), s)
+            else:
+                labels = validation.labels(y if y is None else series_array(y), len(rows), where)
+                s = validation.weights(sample_weight, len(rows), where)
+                given |= {} if s is None else {"sample_weight": s}
+                predictions, P, known = prequential_probabilities(model, rows, labels, **given)
+                p = np.where(labels[:, None] == known, np.nan_to_num(P), 0.0).sum(axis=1)
+                twin._update(_loss(p)[:, None], s)
+        self.__dict__ = twin.__dict__
+        return predictions, P
 
     def learn_one(
         self, x: RowLike, y: Any, sample_weight: float = 1.0, *, time: TimeLike | None = None
@@ -214,11 +178,11 @@ class Conformal(BaseEstimator):  # type: ignore[misc]
         """
         X = [x] if isinstance(x, dict) else np.asarray(x)[None]
         when: Any = None if time is None else [time]
-        return self.partial_fit(X, np.asarray(y)[None], np.full(1, sample_weight), time=when)
+        self._learn(X, np.asarray(y)[None], np.full(1, sample_weight), when, "learn_one")
+        return self
 
-    def _model(self, verb: str) -> Any:
+    def _model(self, where: str) -> Any:
         """The model; on first use a clone of the parameter."""
-        where = f"Conformal.{verb}"
         validation.in_range(self.alpha, "alpha", where, above=0.0, high=1.0)
         validation.in_range(self.step_size, "step_size", where, above=0.0, high=1.0)
         if "model_" in self.__dict__:
@@ -233,8 +197,9 @@ class Conformal(BaseEstimator):  # type: ignore[misc]
         self.quantiles_ = self.covered_ = np.zeros(0)
         return self.model_
 
-    def _update(self, scores: Floats) -> None:
-        """Update quantiles and coverage with scores (n, c)."""
+    def _update(self, scores: Floats, s: Floats | None = None) -> None:
+        """Update quantiles and coverage with scores (n, c) of rows with weights."""
+        scores = scores if s is None else scores[s > 0]
         if not len(scores):
             return
         if not self.rows_seen_:
@@ -279,8 +244,19 @@ class Conformal(BaseEstimator):  # type: ignore[misc]
         NotFittedError
             If no row was learned.
         """
-        predictions = self._fitted("predict_interval").predict(X)
-        width = np.broadcast_to(self._widths(), predictions.shape or (1,))
+        return self._interval(self._call("predict_interval", "predict", X))
+
+    @available_if(lambda self: is_regressor(self.model))  # type: ignore[untyped-decorator]
+    def predict_interval_one(self, x: RowLike) -> Floats:
+        """Interval of the target of one row, of shape (2,), or (c, 2) for several outputs.
+
+        Infinite before the first row.
+        """
+        return self._interval(self.predict_one(x))
+
+    def _interval(self, predictions: Any) -> Floats:
+        width = np.broadcast_to(self._widths(), np.shape(predictions) or (1,))
+        width = width.reshape(np.shape(predictions))
         return np.stack([predictions - width, predictions + width], axis=-1)
 
     @available_if(lambda self: is_classifier(self.model))  # type: ignore[untyped-decorator]
@@ -299,53 +275,69 @@ class Conformal(BaseEstimator):  # type: ignore[misc]
         NotFittedError
             If no row was learned.
         """
-        probabilities = self._fitted("predict_set").predict_proba(X)
-        sets: Array = _loss(probabilities) <= self._widths()
+        sets: Array = _loss(self._call("predict_set", "predict_proba", X)) <= self._widths()
         return sets
+
+    @available_if(lambda self: is_classifier(self.model))  # type: ignore[untyped-decorator]
+    def predict_set_one(self, x: RowLike) -> set[Any]:
+        """The set of labels of one row; empty before the first row."""
+        shares = self.predict_proba_one(x)
+        return {label for label, p in shares.items() if _loss(p) <= self._widths()[0]}
 
     def predict(self, X: TableLike, **options: Any) -> Any:
         """The predictions of the model."""
-        return self._fitted("predict").predict(X, **options)
+        return self._call("predict", "predict", X, **options)
 
     def predict_one(self, x: RowLike) -> Any:
         """The prediction of the model for one row."""
-        return getattr(self, "model_", self.model).predict_one(x)
+        with naming("Conformal.predict_one"):
+            return getattr(self, "model_", self.model).predict_one(x)
 
     @available_if(lambda self: is_classifier(self.model))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: TableLike) -> Floats:
         """The probabilities of the model."""
-        probabilities: Floats = self._fitted("predict_proba").predict_proba(X)
+        probabilities: Floats = self._call("predict_proba", "predict_proba", X)
         return probabilities
+
+    @available_if(lambda self: is_classifier(self.model))  # type: ignore[untyped-decorator]
+    def predict_proba_one(self, x: RowLike) -> dict[Any, float]:
+        """The probabilities of the model for one row, by label; empty before the first row."""
+        with naming("Conformal.predict_proba_one"):
+            shares: dict[Any, float] = getattr(self, "model_", self.model).predict_proba_one(x)
+        return shares
 
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R² of a regressor or the accuracy of a classifier on these rows."""
-        return float(self._fitted("score").score(X, y, sample_weight=sample_weight))
+        return float(self._call("score", "score", X, y, sample_weight=sample_weight))
 
     def _widths(self) -> Floats:
         """q, infinite for too few rows."""
-        few = self.rows_seen_ * self.alpha < 1.0
-        return np.full_like(self.quantiles_, np.inf) if few else self.quantiles_
+        few = getattr(self, "rows_seen_", 0) * self.alpha < 1.0
+        return np.full(1, np.inf) if few else self.quantiles_
 
-    def _fitted(self, verb: str) -> Any:
+    def _call(self, verb: str, method: str, *given: Any, **options: Any) -> Any:
+        """Call a method of the fitted model."""
         if not getattr(self, "rows_seen_", 0):
             raise NotFittedError(
                 f"Conformal.{verb}: this Conformal is not fitted yet: it has learned no row. "
                 "Call fit, partial_fit or learn_one first."
             )
-        return self.model_
+        with naming(f"Conformal.{verb}"):
+            return getattr(self.model_, method)(*given, **options)
 
     # -- other -------------------------------------------------------------------------------------
 
     @property
     def classes_(self) -> Array:
         """The labels of a classifier."""
-        classes: Array = self._fitted("classes_").classes_
+        if not getattr(self, "rows_seen_", 0):
+            raise AttributeError("Conformal has no `classes_` before the first row")
+        classes: Array = self.model_.classes_
         return classes
 
     @property
-    def _uses_time(self) -> bool:
-        """Whether the model requires ``time``."""
-        return bool(getattr(self.model, "_uses_time", False))
+    def _scores_blocks(self) -> bool:
+        return getattr(self.model, "_scores_blocks", False)
 
     @property
     def nbytes(self) -> int:
@@ -369,13 +361,48 @@ class Conformal(BaseEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return bool(getattr(self, "rows_seen_", 0))
 
-    _merging = "refused"
+    @property
+    def _merging(self) -> str:
+        """As of the model, but never exact."""
+        return "refused" if self.model._merging == "refused" else "approximate"
 
-    def __sklearn_tags__(self) -> Any:
-        tags, model_tags = with_onepass_tags(super().__sklearn_tags__(), self), get_tags(self.model)
-        for name in ("estimator_type", "classifier_tags", "regressor_tags", "target_tags"):
-            setattr(tags, name, getattr(model_tags, name))
-        return tags
+    def merge(self, other: Self, *, concurrent: bool = False) -> Self:
+        """Merge another Conformal, whose model is merged; widths become weighted means.
+
+        Coverage is that of the rows of both. Each part has learned its widths from its own
+        predictions, so that widths are approximate until further rows have been learned.
+
+        Parameters
+        ----------
+        other : Conformal with the same parameters
+            It is not changed.
+        concurrent : bool, default=False
+            As in ``merge`` of the model.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        MergeError
+            If the parameters differ, or the models cannot be merged. Both are then unchanged.
+        """
+        where = "Conformal.merge"
+        check_same_parameters(self, other, ("alpha", "step_size"), where)
+        twin, more = copy.copy(self), copy.copy(other)
+        with naming(where):
+            twin._model(where).merge(more._model(where), concurrent=concurrent)
+        total = twin.rows_seen_ + more.rows_seen_
+        share = more.rows_seen_ / max(total, 1)
+        if share and not twin.rows_seen_:
+            twin.quantiles_ = twin.covered_ = np.zeros_like(more.quantiles_)
+        if share:
+            twin.quantiles_ = (1.0 - share) * twin.quantiles_ + share * more.quantiles_
+            twin.covered_ = twin.covered_ + more.covered_
+        twin.rows_seen_ = total
+        self.__dict__ = twin.__dict__
+        return self
 
     @property
     def _sound(self) -> bool:
@@ -386,26 +413,6 @@ class Conformal(BaseEstimator):  # type: ignore[misc]
         return type(self.model_) is type(self.model) and alike
 
 
-def _sliceable(X: Any) -> Any:
-    """Rows as an array or a Table."""
-    if is_frame(X):
-        return Table.from_frame(X)
-    if isinstance(X, (list, tuple)) and X and isinstance(X[0], dict):
-        return Table.from_rows(X)
-    return X if isinstance(X, Table) else np.atleast_1d(X)
-
-
 def _loss(p: Any) -> Any:
     """−log p, as of 1e-6 for smaller p, so that labels that are not known have a finite score."""
     return -np.log(np.maximum(p, 1e-6))
-
-
-def _probability(model: Any, row: Any, label: Any) -> float:
-    """The probability of a label; 0 if it is not known."""
-    try:
-        shares = model.predict_proba(row)[0]
-    except NotFittedError:
-        return 0.0
-    classes = getattr(model, "learner_", model).classes_
-    found = shares[classes == label]
-    return float(found[0]) if len(found) else 0.0

@@ -180,26 +180,18 @@ class Posterior(ClassLearner):
         NotFittedError
             If no row was learned.
         """
-        scores = self._scores(self._matrix(X, "predict_log_proba"))
+        return self._log_probabilities(self._scores(self._matrix(X, "predict_log_proba")))
+
+    def _log_probabilities(self, scores: Floats) -> Floats:
         if not scores.shape[1]:
             return scores
         apart = scores - scores.max(axis=1, keepdims=True)
         logs: Floats = apart - np.log(np.exp(apart).sum(axis=1, keepdims=True))
         return np.where(logs <= UNSEEN / 4, -np.inf, logs)
 
-    def predict_proba(self, X: TableLike) -> Floats:
-        """Probabilities of the classes, shape (n, c).
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-
-        Raises
-        ------
-        NotFittedError
-            If no row was learned.
-        """
-        probabilities: Floats = np.exp(self.predict_log_proba(X))
+    def _probabilities(self, scores: Floats, temperature: Any) -> Floats:
+        del temperature
+        probabilities: Floats = np.exp(self._log_probabilities(scores))
         return probabilities
 
     def _check_parameters(self, c: int) -> None:

@@ -13,15 +13,12 @@ learners when the whole block has been learned.
 # ruff: noqa: SLF001  the parts of this file share the protocol of learners
 
 import copy
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
-from sklearn.utils import get_tags
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.metaestimators import available_if
 
 from onepass import validation
@@ -29,14 +26,12 @@ from onepass.errors import (
     ColumnError,
     MergeError,
     NotFittedError,
-    OnepassError,
-    ParameterError,
     ShapeError,
     TypeMismatchError,
 )
 from onepass.learners.estimator import Learner
 from onepass.learners.estimator.classifier import united_labels
-from onepass.learners.estimator.tags import with_onepass_tags
+from onepass.learners.estimator.composite import Composite, naming
 from onepass.learners.keyed_states import KeyedStates
 from onepass.learners.rls_packed import PackedRows, fade_to
 from onepass.linalg.interrupt import Interrupt
@@ -55,7 +50,6 @@ from onepass.validation.table import Table, TableLike, is_frame, named_row
 __all__ = ["Keyed"]
 
 _FIRST = np.zeros(1, dtype=np.int32)
-_ROW = re.compile(r"\b(in|at) row (\d+)\b")
 
 
 class _Rows(NamedTuple):
@@ -92,7 +86,7 @@ class _Assignment(NamedTuple):
     """The models that are removed within the block."""
 
 
-class Keyed(BaseEstimator):  # type: ignore[misc]
+class Keyed(Composite):
     """One model per key: thousands to millions of small models, such as one per device.
 
     All columns except the key are features. Rows of many keys may be in one block, in any order;
@@ -206,86 +200,6 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
 
     # -- learning ----------------------------------------------------------------------------------
 
-    def fit(
-        self,
-        X: TableLike,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        time: TimeLike | None = None,
-    ) -> Self:
-        """Forget all keys, then learn the rows, those of each key one after the other.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d), DataFrame, Table or sequence of dicts
-            With the key column. At least one row.
-        y : array-like of shape (n,) or (n, c)
-            Targets or labels.
-        sample_weight : array-like of shape (n,) or float, optional
-            Weights >= 0 of the rows.
-        time : array-like of shape (n,), optional
-            The time of each row, for models that forget by time.
-
-        Returns
-        -------
-        self
-        """
-        self._learn(X, y, sample_weight, time, "fit")
-        return self
-
-    def partial_fit(
-        self,
-        X: TableLike,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        classes: ArrayLike | None = None,
-        time: TimeLike | None = None,
-    ) -> Self:
-        """Learn the rows, those of each key one after the other.
-
-        The division of a stream into blocks affects only the speed. An error in the row of one key
-        leaves all keys unchanged.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in ``fit``. Rows of weight 0 are not learned.
-        classes : array-like, optional
-            For classifiers: labels known in advance, for all keys, also for those that come later.
-        time : array-like of shape (n,), optional
-            As in ``fit``.
-
-        Returns
-        -------
-        self
-        """
-        self._learn(X, y, sample_weight, time, "partial_fit", classes)
-        return self
-
-    def test_then_train(
-        self,
-        X: TableLike,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        time: TimeLike | None = None,
-    ) -> Array:
-        """Predict each row by the model of its key, then learn it.
-
-        Parameters
-        ----------
-        X, y, sample_weight, time
-            As in ``partial_fit``. Rows of weight 0 are predicted, but not learned.
-
-        Returns
-        -------
-        predictions : ndarray of the shape of y
-            The prequential predictions, in the order of the rows.
-        """
-        return self._learn(X, y, sample_weight, time, "test_then_train")
-
     def learn_one(
         self,
         x: RowLike,
@@ -324,7 +238,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             return False
         if not isinstance(entry, int):
             learner = copy.copy(entry)
-            with _naming(f"the model of the key {key!r}", where):
+            with naming(f"{where}: the model of the key {key!r}"):
                 learner.learn_one(rest, y)
             states.update([], {key: learner})
         elif packing is None or target.dtype.kind not in "fi":
@@ -495,7 +409,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             if i >= 0:
                 learner, name = self._learner(entries[i]), f"the model of the key {keys.names[i]!r}"
             rows = left[at]
-            with _naming(name, where, rows):
+            with naming(f"{where}: {name}", rows):
                 found.append((rows, predict(learner, _chosen(rest, rows), len(rows))))
         return _ordered(found) if found else self._no_predictions()
 
@@ -563,7 +477,7 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
             twin._widen(column_positions(twin._new(), other._new(), where))
         changed, states = {}, twin.states_
         for key, entry in other.states_.entries.items():
-            with _naming(f"the model of the key {key!r}", where):
+            with naming(f"{where}: the model of the key {key!r}"):
                 learner = twin._learner(states.entries.get(key))
                 changed[key] = learner.merge(other._learner(entry), concurrent=concurrent)
         if other.pooled_ is not None:
@@ -638,11 +552,6 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
         return nbytes(self)
 
     @property
-    def _uses_time(self) -> bool:
-        """Whether the models require the time of each row."""
-        return bool(getattr(self.model, "_uses_time", False))
-
-    @property
     def missing(self) -> str:
         """How the models handle missing features: "keep", "skip" or "error"."""
         return str(getattr(self.model, "missing", "keep"))
@@ -662,13 +571,6 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._started
-
-    def __sklearn_tags__(self) -> Any:
-        tags = with_onepass_tags(super().__sklearn_tags__(), self)
-        model_tags = get_tags(self.model)
-        for name in ("estimator_type", "classifier_tags", "regressor_tags", "target_tags"):
-            setattr(tags, name, getattr(model_tags, name))
-        return tags
 
     # -- implementation ----------------------------------------------------------------------------
 
@@ -801,11 +703,6 @@ class Keyed(BaseEstimator):  # type: ignore[misc]
 
     def _declare(self, classes: Any, where: str) -> None:
         """Declare labels for all models, also for new ones."""
-        if not is_classifier(self.model):
-            raise ParameterError(
-                f"{where}: `classes` must be omitted unless the model is a classifier, got "
-                f"{type(self.learner).__name__}. Remove it."
-            )
         self.model_ = clone(self.model_)
         template = getattr(self.model_, "learner", self.model_)
         before = validation.class_names(template.classes, where)
@@ -880,7 +777,7 @@ class _Block:
     def learn_model(self, model: int, learner: Any, rows: Array) -> None:
         """Learn some rows of a model, or predict them if it learns none."""
         part = self.rows.part(rows)
-        with _naming(f"the model of the key {self.assigned.names[model]!r}", self.where, rows):
+        with naming(f"{self.where}: the model of the key {self.assigned.names[model]!r}", rows):
             if self.assigned.first[model] == self.n:
                 if self.predicting:
                     self.found.append((rows, learner.predict(part["X"])))
@@ -902,7 +799,7 @@ class _Block:
         at, predictions = 0, []
         for row, model in [*sorted(new), (self.n, -1)]:
             if row > at:
-                with _naming("the pooled model", self.where, np.arange(at, row)):
+                with naming(f"{self.where}: the pooled model", np.arange(at, row)):
                     predictions.append(pooled.test_then_train(**self.rows.part(slice(at, row))))
                 at = row
             if model >= 0 and row < self.n and getattr(pooled, "rows_seen_", 0) > 0:
@@ -1096,16 +993,3 @@ def _ordered(found: Sequence[tuple[Array, Any]]) -> Any:
     ordered = np.empty_like(values)
     ordered[np.concatenate(rows)] = values
     return ordered
-
-
-@contextmanager
-def _naming(model: str, where: str, rows: Array | None = None) -> Iterator[None]:
-    """Add the model to errors, and replace a row of the learner by the row of the block."""
-    try:
-        yield
-    except OnepassError as error:
-        text = str(error)
-        if rows is not None:
-            at = rows.tolist()
-            text = _ROW.sub(lambda found: f"{found[1]} row {at[int(found[2])]}", text)
-        raise type(error)(f"{where}: {model}: {text}") from error

@@ -365,7 +365,9 @@ def named_coefficients(model: Any) -> dict[str, Any]:
         for each in zip(values, errors, strict=True)
     ]
     outputs = getattr(learner, "classes_", range(len(rows)))
-    return rows[0] if len(rows) == 1 else dict(zip(map(str, outputs), rows, strict=True))
+    return (
+        rows[0] if len(rows) == 1 else dict(zip(validation.label_names(outputs), rows, strict=True))
+    )
 
 
 def check_fitted(learner: Any, name: str) -> None:

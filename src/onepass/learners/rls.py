@@ -42,6 +42,7 @@ from onepass.learners.linear import CACHED_VALUES, Linear, check_fitted, initial
 from onepass.learners.rls_compiled import ArrayState, CompiledRows, learn_rows, read
 from onepass.learners.rls_merge import add_unstored_prior, align_rows, merge_sums
 from onepass.linalg.centering import Centering
+from onepass.memory.floor import Floor
 from onepass.memory.forgetting.auto import AutoState
 from onepass.memory.forgetting.exponential import LeastSquaresState, NewRows
 from onepass.memory.forgetting.parse import rule
@@ -246,7 +247,9 @@ class LeastSquares(Linear):
         self.initial_weights_ = np.vstack(
             (self.initial_weights_, np.zeros((extra, self.initial_weights_.shape[1])))
         )
-        self.memory_ = self.memory_.grown(d, self.centering_)
+        state = self.forgetting_
+        share = state.share_of_new(self.prior_) if isinstance(state, Floor) else self.prior_.remains
+        self.memory_ = self.memory_.grown(d, self.centering_, share)
         self.centering_ = self.centering_.grown(d)
         self.forgetting_ = self.forgetting_.grown(d, float(_diagonal(self.ridge)))
         self.prior_ = self.prior_.grown(d)

@@ -102,7 +102,7 @@ class MergeState(NamedTuple):
         )  # fmt: skip
         prior = Prior(
             prior.level, by_feature(prior.seen).astype(bool), by_feature(prior.pseudo_lengths),
-            by_feature(prior.share, 1.0),
+            by_feature(prior.share, prior.remains),
             by_feature(prior.first), prior.remains,
         )  # fmt: skip
         start = np.zeros((d, c))
@@ -124,8 +124,7 @@ def merged_state(a: MergeState, b: MergeState, layout: Layout) -> MergeState:
     own = a._replace(start=_padded(a.start, layout.d))
     other = b.aligned(layout, c)
     fade = 1.0 if layout.concurrent else b.prior.remains
-    d = len(a.start)
-    own = _grown(own, layout.d, other.prior.share[d:], fade)
+    own = _grown(own, layout.d, fade)
     if layout.concurrent:
         own = _with_older_prior(own, other.prior)
     doubled, prior, fresh = _merged_prior(own, other)
@@ -177,15 +176,13 @@ def _padded(start: Floats, d: int) -> Floats:
     return np.vstack((start, np.zeros((d - len(start), start.shape[1]))))
 
 
-def _grown(own: MergeState, d: int, share: Floats, fade: float) -> MergeState:
-    """The state, decayed and extended to d features; ``share`` of their ridge remains."""
+def _grown(own: MergeState, d: int, fade: float) -> MergeState:
+    """The state, decayed and extended to d features, which were zero in all its rows."""
     own = own.faded(fade)
-    memory, before = own.memory, len(own.memory.z)
-    if d > before:
-        memory = memory.grown(d, own.centering, share)
-    prior = own.prior.grown(d)
-    prior = replace(prior, share=np.append(prior.share[:before], share))
-    center = own.centering if d == before else own.centering.grown(d)
+    if d == len(own.memory.z):
+        return own
+    memory = own.memory.grown(d, own.centering, own.prior.remains)
+    center, prior = own.centering.grown(d), own.prior.grown(d)
     return own._replace(memory=memory, centering=center, prior=prior)
 
 

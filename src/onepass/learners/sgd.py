@@ -42,7 +42,6 @@ from onepass.learners.losses import MARGIN_LOSSES, REGRESSION_LOSSES, Loss
 from onepass.learners.step_size import STEP_RULES, Slope, StepRule, Steps, adaptive_step
 from onepass.serialization.state import RowCounter, StateAttribute
 from onepass.types import Array, ArrayLike, Floats
-from onepass.validation.table import TableLike
 
 __all__ = ["BaseSGD", "SGDClassifier", "SGDRegressor", "gradient_descent"]
 
@@ -519,18 +518,12 @@ class SGDClassifier(BaseSGD, Classifier):
     def _calibrated(self) -> bool:
         return self.loss != "logistic"
 
-    def predict_proba(self, X: TableLike) -> Floats:
-        """Probabilities of the classes, shape (n, c).
-
-        Those of the model with the logistic loss; with more than two classes, the one-vs-rest
-        probabilities divided by their sum. With other losses as in :class:`RLSClassifier`, by a
-        temperature.
-        """
+    def _probabilities(self, scores: Floats, temperature: Any) -> Floats:
+        """Those of the logistic loss; of several classes one-vs-rest, divided by their sum."""
         if self._calibrated:
-            return super().predict_proba(X)
-        scores = self._scores(self._matrix(X, "predict_proba"))
-        if scores.shape[1] == 2:  # halves of one problem
-            scores = scores * 2.0
+            return super()._probabilities(scores, temperature)
+        two = (scores > -np.inf).sum(axis=1, keepdims=True) == 2  # halves of one problem
+        scores = np.where(two, 2.0 * scores, scores)
         odds = np.exp(-np.abs(scores))
         shares: Floats = np.where(scores >= 0, 1.0, odds) / (1.0 + odds)
         total = shares.sum(axis=1, keepdims=True)

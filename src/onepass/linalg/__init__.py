@@ -8,6 +8,7 @@ float64 NumPy arrays; for tensors on an accelerator they are float64 tensors on 
 
 from onepass.linalg.backend import (
     all_to_numpy,
+    as_array,
     blank,
     finite,
     host,
@@ -71,6 +72,7 @@ __all__ = [
     "Sums",
     "add",
     "all_to_numpy",
+    "as_array",
     "blank",
     "blas_threads",
     "blur",

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 from scipy.linalg import blas
 
-from onepass.types import ArrayOrTensor
+from onepass.types import Array, ArrayOrTensor
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = [
     "all_to_numpy",
+    "as_array",
     "blank",
     "finite",
     "host",
@@ -133,3 +134,9 @@ def widened(array: ArrayOrTensor) -> Any:
     if isinstance(array, np.ndarray) or array.itemsize != 2:
         return array
     return array.float()
+
+
+def as_array(values: object) -> Array:
+    """Convert an array-like or a tensor, also one on a device, to a NumPy array."""
+    on_device: Any = values if hasattr(values, "cpu") else None
+    return np.asarray(values if on_device is None else widened(on_device).detach().cpu())

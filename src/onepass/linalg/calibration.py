@@ -29,6 +29,7 @@ Compiled states of :mod:`onepass.native` contain it and update it with single ro
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -113,11 +114,11 @@ def temperature(state: Floats) -> float:
     return math.exp(state[0] - state[3])
 
 
-def probabilities(scores: Floats, state: Floats) -> Floats:
-    """Probabilities (1) of the classes from scores (n, c)."""
+def probabilities(scores: Floats, temperature: Any) -> Floats:
+    """Probabilities (1) of the classes from scores (n, c) and β, a number or (n, 1)."""
     if not scores.shape[1]:
         return scores
     with np.errstate(over="ignore"):
-        p: Floats = np.exp((scores - scores.max(axis=1, keepdims=True)) * temperature(state))
+        p: Floats = np.exp((scores - scores.max(axis=1, keepdims=True)) * temperature)
     p /= p.sum(axis=1, keepdims=True)
     return p

@@ -155,6 +155,15 @@ class OrthonormalBasis:
         """
         return Projection(self.rows).split(G, lift)
 
+    def reorthogonalized(self, W: ArrayOrTensor) -> Any:
+        """Unit vectors W (p, k), orthogonal to B but for rounding, such as differences of vectors.
+
+        A vector that nearly depends on others of its block is normalised from a small difference,
+        which amplifies rounding errors along B.
+        """
+        outside = self.split(W).outside
+        return outside * linalg.like(1.0 / linalg.norms(outside), outside)
+
     def coordinates(self, G: ArrayOrTensor) -> Any:
         """BᵀG, small."""
         return Projection(self.rows).coordinates(G)
@@ -464,13 +473,16 @@ class Subspace:
         p = linalg.count_weights(len(G))
         least = 4.0 * linalg.rounding(G) * (p * whole) ** 0.5
         W, L, retained = linalg.orthonormal(split.outside, least, lengths)
-        inside, height, new = linalg.all_to_numpy(
-            split.inside, L, retained
+        inside, height, new, sizes = linalg.all_to_numpy(
+            split.inside, L, retained, lengths
         )  # the only synchronization
         retained = np.flatnonzero(new)[: p - len(self.B)]
         if not len(retained):
             return self.B, self.K, inside
-        B = self.B.appended(W if len(retained) == W.shape[1] else W[:, retained])
+        W = W if len(retained) == W.shape[1] else W[:, retained]
+        if (np.diagonal(height)[retained] < _NEAR * sizes[retained]).any():
+            W = self.B.reorthogonalized(W)
+        B = self.B.appended(W)
         K = np.zeros((len(B), self.rank))
         K[: len(self.K)] = self.K
         return B, K, np.concatenate((inside, height[:, retained].T))
@@ -499,6 +511,7 @@ def _outside(K: Floats, C: Floats) -> tuple[Floats, Floats, Floats]:
     return a + again, Q, h
 
 
+_NEAR = 1e-2  # share of a vector outside B that is not along earlier columns of its block
 _SQUARED = {4: 1e18, 8: 1e140}  # by itemsize: lengths whose squares are finite
 
 

@@ -12,13 +12,14 @@ projection of e_j on their span is added. δ_j is the information of ``level`` r
 all other weights are unknown: the product of ``level``, the mean square of its gradient over the
 rows in which its feature was excited, and the tolerance, its share that the others do not explain,
 
-    τ_j = 1 / (P_jj (P⁻¹)_jj),   at least 1e-4                                              (2)
+    τ_j = 1 / (P_jj (P⁻¹)_jj),   at least 1e-4 if the ridge is not 0                        (2)
 
 so that the floor is as low in a direction in which correlated features hardly differ as the
-information there; and at least the ridge. τ_j is 1 once a feature is unexcited. A feature is
-unexcited in a row if it equals its value in the previous row; without an intercept, if it is 0.
-With ridge 0, a row that excites a direction for the first time has its full weight there, even if
-the information about all other directions has faded.
+information there; and at least the ridge. With ridge 0 the first rows may determine weights with
+large errors, which a lower bound of τ_j would preserve. τ_j is 1 once a feature is unexcited. A
+feature is unexcited in a row if it equals its value in the previous row; without an intercept, if
+it is 0. With ridge 0, a row that excites a direction for the first time has its full weight there,
+even if the information about all other directions has faded.
 Pseudo-rows are added at fixed rows of the stream, so that the result does not depend on blocks.
 Cost: O(p²) time per row, O(p³) per visit, O(p) memory.
 """
@@ -29,7 +30,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from onepass import linalg
-from onepass.memory.square_root import Triangle
+from onepass.memory.square_root import Prior, Triangle
 from onepass.types import Array, Floats
 
 __all__ = ["PATIENCE", "Floor", "rows_between"]
@@ -135,7 +136,7 @@ class Floor:
         p, shares = len(self.squares), len(self.ages)
         turns = range(shares) if period is None else [(self.rows // period - 1) % shares]
         ages = self.ages.copy()
-        tolerance = _tolerance(memory)
+        tolerance = np.maximum(_tolerance(memory), np.where(self.least > 0.0, _TOLERANCE, 0.0))
         for turn in turns:
             due = np.arange(turn * _AT_ONCE, min((turn + 1) * _AT_ONCE, p))
             wanted = np.maximum(level * (self.sizes * tolerance)[due], self.least[due])
@@ -145,6 +146,10 @@ class Floor:
             )
             memory, ages[turn] = _with_pseudo_rows(memory, rows), 0.0
         return replace(self, ages=ages), memory
+
+    def share_of_new(self, prior: Prior) -> float:
+        """The remaining share of the ridge of a new weight, whose feature was zero in all rows."""
+        return 2.0 ** -float(self.ages[-1]) if self.rows else prior.remains
 
     def grown(self, p: int, least: float) -> "Floor":
         """Add weights at the end, whose features were zero in all rows so far."""
@@ -190,14 +195,18 @@ def _with_pseudo_rows(memory: Triangle, rows: Floats) -> Triangle:
 
 
 def _tolerance(memory: Triangle) -> Floats:
-    """The tolerance of each weight (2), (p,); ones while directions are undetermined."""
+    """The tolerance of each weight (2), (p,), without its lower bound."""
     R, span = memory.R, memory.span
     if span is not None:
-        R = span.triangle()[0][int(span.free) :, int(span.free) :] if span.determined else R[:0]
-    if len(R) < len(memory.R):
-        return np.ones(len(memory.R))
+        if span.phi == 0.0:  # within the span
+            R, P = span.roots()
+            with np.errstate(divide="ignore"):  # features that were 0 in all rows
+                return np.asarray(np.minimum((linalg.norms(R) * linalg.norms(P)) ** -2.0, 1.0))
+        if not span.determined:
+            return np.ones(len(R))
+        R = span.triangle()[0][int(span.free) :, int(span.free) :]
     inverse = linalg.solve_upper(R / linalg.norms(R), np.eye(len(R)))
-    return np.asarray(np.maximum(1.0 / np.einsum("ij,ij->i", inverse, inverse), _TOLERANCE))
+    return np.asarray(linalg.norms(inverse.T) ** -2.0)
 
 
 def _shares(p: int) -> int:

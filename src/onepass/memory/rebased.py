@@ -17,9 +17,17 @@ With ridge 0 there is no information at first: φ = 0 and W = diag(1/s_j), where
 two near the first nonzero value of feature j. Then w is the least-norm solution in these units, at
 every row and every rank, so that the scales of the features do not matter.
 
-Whether a row is new is decided for each component of x̃ and of x̃ − Q c, which counts as 0 if it is
-within its rounding error; E and F bound the errors of Q and W. With an intercept the first
-column of x is 1, and the others are relative to a reference row.
+Whether a row is new is decided for each component of x̃ and of x̃ − Q c. A component counts as 0 if
+it is within the rounding error of the row itself. While φ = 0 it is not new if it is within
+
+    |rest| ≤ ‖T⁻ᵀ c‖ S,     S² = sum of the squares of the rounding errors of the rows         (6)
+
+because x̃ is then a combination of the past rows with coefficients of this norm. Then the span is
+turned into the row, with the least change of the past rows, so that directions which were first
+excited hardly more than by rounding become accurate as soon as a row excites them. E bounds the
+errors of each direction, which is closer than (6) if the weights of the rows differ much; it alone
+decides if φ > 0. F bounds the errors of W. With an intercept the first column of x is 1, and the
+others are relative to a reference row.
 
 Cost: O(p q) per row and O(p q) memory for q directions, while the base is diagonal; O(p²) after a
 rebase, which is O(p³).
@@ -69,11 +77,13 @@ class _SplitRows(NamedTuple):
     C: Floats
     """(n, q)."""
     rest: Floats
-    """The part outside, (n, p)."""
+    """The part outside, (n, p); 0 where it is within the rounding error of the row itself."""
+    error: Floats
+    """The rounding error of each component, (n, p)."""
     bound: Floats
-    """An upper bound of its rounding errors, (n, p)."""
+    """An upper bound of the rounding errors of the row and of all past rows, (n, p)."""
     new: Array
-    """Whether it exceeds rounding, (n,)."""
+    """Whether a component exceeds the rounding errors of all rows, (n, p)."""
 
     @property
     def height(self) -> float:
@@ -97,6 +107,8 @@ class Rebased:
         w_base.
     Q, E : ndarrays of shape (p, q)
         Orthonormal directions, and their rounding errors.
+    S : ndarray of shape (p,)
+        Rounding errors of the rows in each coordinate, the root of the sum of squares.
     T : ndarray of shape (q, q)
         Upper triangle, nonsingular.
     z : ndarray of shape (q, c)
@@ -120,6 +132,7 @@ class Rebased:
     origin: Floats
     Q: Floats
     E: Floats
+    S: Floats
     T: Floats
     z: Floats
     phi: float
@@ -146,7 +159,7 @@ class Rebased:
         none = np.zeros((p, 0))
         never, zeros = 0 if phi else p, (np.zeros((2, p - free)), np.zeros((2, c)))
         return cls(
-            W, F, units, origin, none, none, np.zeros((0, 0)), np.zeros((0, c)), phi,
+            W, F, units, origin, none, none, np.zeros(p), np.zeros((0, 0)), np.zeros((0, c)), phi,
             np.zeros(c), 0, never, *zeros, bool(free),
         )  # fmt: skip
 
@@ -164,7 +177,8 @@ class Rebased:
         """Convert from the format of former files."""
         p, c = span.Q.shape[0], span.z.shape[1]
         new = cls._based(np.ones(p), np.zeros(p), np.ones(p), np.zeros((p, c)), 0.0, free=False)
-        return replace(new, Q=span.Q, E=np.abs(span.Q) * span.doubt, T=span.T, z=span.z)
+        errors = _EPS * linalg.norms(span.T @ span.Q.T)
+        return replace(new, Q=span.Q, E=np.abs(span.Q) * span.doubt, S=errors, T=span.T, z=span.z)
 
     @property
     def rank(self) -> int:
@@ -211,31 +225,43 @@ class Rebased:
             the information of this row.
         """
         errors = np.empty(b.shape)
-        span, i, n, ahead, added = self, 0, len(A), _AHEAD, []
+        span, i, n, ahead, added, turned = self, 0, len(A), _AHEAD, [], -1
         while i < n:
             span, stop = span._with_units(raw[i : i + ahead])
             split_rows = span.split_rows(A[i : i + stop], raw[i : i + stop])
             C = split_rows.C * scale[i : i + stop, None]
-            new = split_rows.new & (not span.full)
+            outside = (split_rows.rest != 0.0).any(axis=1) & (not span.full)
             depth = np.abs(np.diagonal(span.T))
-            new |= (np.abs(C) * _SHARP > depth).any(axis=1) | bool(depth.min(initial=1.0) < 1e-60)
-            known = int(np.argmax(new)) if new.any() else stop
+            past = depth if span.phi > 0.0 else linalg.norms(span.T)
+            sharp = np.asarray((np.abs(C) * _SHARP > past).any(axis=1))
+            sharp |= bool(depth.min(initial=1.0) < 1e-60)
+            halt = outside | sharp
+            halt[:1] &= sharp[:1] | split_rows.new[:1].any(axis=1) | (outside[:1] & (turned != i))
+            known = int(np.argmax(halt)) if halt.any() else stop
             if known:
                 rows = slice(i, i + known)
                 weight, theta = scale[rows, None], linalg.solve_upper(span.T, span.z)
-                y = (b[rows] - A[rows] @ span.solution()) * weight + C[:known] @ theta
+                y = span.targets_of(A[rows], b[rows], split_rows.C[:known]) * weight
                 update = absorb(span.T, span.z, theta, C[:known], y)
                 errors[rows], squares = update.errors / weight, span.squares + update.left
-                span = replace(span, T=update.R, z=update.z, squares=squares)
+                more = linalg.norms(split_rows.error[:known] * weight)
+                span = replace(
+                    span, S=np.hypot(span.S, more), T=update.R, z=update.z, squares=squares
+                )
                 i, ahead = i + known, min(2 * ahead, _AHEAD)  # larger chunks while no row is new
                 continue
-            sharp = bool((np.abs(C[0]) * _SHARP > depth).any()) or depth.min(initial=1.0) < 1e-60
-            if sharp:
+            if sharp[0]:
                 span = span.rebased()
                 continue
-            errors[i] = b[i] - A[i] @ span.solution()
             one = _SplitRows(*(part[0] for part in split_rows))
-            span = span.extended(one, errors[i], scale[i])
+            if turned != i and (one.rest * ~one.new).any():
+                span, turned = span.turned(one.C, span.split_off(one.rest * ~one.new)[1]), i
+                continue
+            errors[i] = b[i] - A[i] @ span.solution()
+            along, rest = span.split_off(one.rest * one.new)
+            one = one._replace(C=one.C + along, rest=rest)
+            target = span.targets_of(A[i], b[i], one.C)
+            span = span.extended(one, target, errors[i], scale[i])
             if level is not None and level[i] and span.phi == 0.0:
                 span, row = span.with_raised_direction(
                     min(level[i], 1.0) ** 0.5 * scale[i] * one.height
@@ -255,15 +281,15 @@ class Rebased:
         C = self._coordinates(A) @ self.Q
         theta = linalg.solve_upper(self.T, self.z)
         T, z, _ = linalg.qr_update(self.T, self.z, C, C @ theta)
-        return replace(self, T=T, z=z), C @ self.Q.T / self.W
+        S = np.hypot(self.S, linalg.norms(self.errors_in_span(C)))
+        return replace(self, S=S, T=T, z=z), C @ self.Q.T / self.W
 
     def faded(self, factor: float) -> "Rebased":
         """Multiply the weight of all rows, and of the base, by ``factor``."""
         root = np.sqrt(factor)
         phi = max(self.phi * factor, _FAINTEST) if self.phi > 0.0 else 0.0
-        return replace(
-            self, T=self.T * root, z=self.z * root, phi=phi, squares=self.squares * factor
-        )
+        T, z, S = self.T * root, self.z * root, self.S * root
+        return replace(self, S=S, T=T, z=z, phi=phi, squares=self.squares * factor)
 
     def rebased(self) -> "Rebased":
         """Make all past information the base: (5)."""
@@ -279,8 +305,11 @@ class Rebased:
         there = W @ (self.Q @ inverse)
         aW, aQ, aR = np.abs(W), np.abs(self.Q), np.abs(rest)
         G = _EPS * aW + F
-        errors = (G @ aQ + aW @ self.E) @ np.abs(inverse)
-        open_, more = W @ rest, G @ aR + (aW @ aQ) @ (self.E.T @ aR)
+        E = self.E
+        if self.phi == 0.0:
+            E = np.minimum(E, np.outer(self.S, linalg.norms(inverse.T)))
+        errors = (G @ aQ + aW @ E) @ np.abs(inverse)
+        open_, more = W @ rest, G @ aR + (aW @ aQ) @ (E.T @ aR)
         errors, more = (  # in units of the features, for features of small scale
             np.minimum(each, _TRUSTED * _EPS * np.abs(M * sizes).max(axis=0, initial=0.0) / sizes)
             for each, M in ((errors, there), (more, open_))
@@ -309,6 +338,12 @@ class Rebased:
         M = np.linalg.solve((W / size).T, (rows / size).T).T
         R = np.linalg.qr(M, mode="r")
         return np.asfortranarray(R), R @ self.solution()
+
+    def roots(self) -> tuple[Floats, Floats]:
+        """R and S with RᵀR = P⁻¹ and SᵀS = P of the centred features, within the span, if φ = 0."""
+        inverse, free = linalg.solve_upper(self.T, np.eye(len(self.T))), int(self.free)
+        R = np.linalg.qr(self.T @ self.Q.T, mode="r") / self.W
+        return R[free:, free:], ((self.Q @ inverse).T * self.W)[:, free:]
 
     def leverage(self, A: Floats) -> Floats:
         """aᵀ P a for each row of A, (n,); infinite where a has a direction never excited."""
@@ -345,6 +380,7 @@ class Rebased:
             origin=np.vstack((self.origin, np.zeros((p - old, self.origin.shape[1])))),
             Q=np.vstack((self.Q, more)),
             E=np.vstack((self.E, more)),
+            S=np.append(self.S, none),
             never=self.never + (0 if np.all(ridge > 0.0) else p - old),
             center=np.hstack((self.center, np.zeros((2, p - old)))),
         )
@@ -374,6 +410,16 @@ class Rebased:
         """W theta."""
         spread: Floats = self.W[:, None] * theta if self.W.ndim == 1 else self.W @ theta
         return spread
+
+    def targets_of(self, A: Floats, b: Floats, C: Floats) -> Floats:
+        """The targets relative to the base, for rows A with coordinates C in the span.
+
+        The weights may be large until rows have determined them, so that they are used only after
+        a rebase, where the base contains them.
+        """
+        if self.W.ndim == 1:
+            return np.asarray(b - A @ self.origin)
+        return np.asarray(b - A @ self.solution() + C @ linalg.solve_upper(self.T, self.z))
 
     def _with_units(self, raw: Floats) -> tuple["Rebased", int]:
         """The state with the units of the first row, and the number of rows without new units."""
@@ -407,22 +453,60 @@ class Rebased:
         aQ, aC = np.abs(self.Q), np.abs(C)
         floor = _SURE * _EPS * (np.abs(rest) + np.abs(again) @ aQ.T)
         C, rest = C + again, rest - again @ self.Q.T
-        bound = error + _SURE * (_EPS * (np.abs(X) + aC @ aQ.T) + aC @ self.E.T)
+        own = error + _SURE * _EPS * (np.abs(X) + aC @ aQ.T)
+        past = _SURE * self.errors_in_span(C)
         if len(aQ) <= _SMALL:
-            bound = bound @ np.abs(np.eye(len(aQ)) - self.Q @ self.Q.T)
+            off = np.abs(np.eye(len(aQ)) - self.Q @ self.Q.T)
+            bound, past = own @ off, past @ off
         else:
-            bound = bound + bound @ aQ @ aQ.T
+            bound, past = own + own @ aQ @ aQ.T, past + past @ aQ @ aQ.T
         bound += floor
-        rest = np.where(np.abs(rest) <= bound, 0.0, rest)
+        past += bound
+        rest = np.where(np.abs(rest) <= (bound if self.phi == 0.0 else past), 0.0, rest)
         again = rest @ self.Q
         C, rest = C + again, rest - again @ self.Q.T
         C = np.where(np.abs(C) <= (_SURE * _EPS * np.abs(X) + error) @ aQ, 0.0, C)
-        return _SplitRows(C, rest, bound, (np.abs(rest) > bound).any(axis=1))
+        error = np.where(X != 0.0, own / _SURE, 0.0)
+        new = np.abs(rest) > past
+        if self.phi > 0.0:  # the base is not turned
+            new |= new.any(axis=1, keepdims=True)
+            rest = rest * new
+        return _SplitRows(C, rest, error, past, new)
 
-    def extended(self, one: _SplitRows, error: Floats, scale: float) -> "Rebased":
+    def errors_in_span(self, C: Floats) -> Floats:
+        """Rounding errors (n, p) of rows in the span with coordinates C: (6)."""
+        if self.phi > 0.0:
+            return np.abs(C) @ self.E.T
+        combined = np.outer(linalg.norms(linalg.whitened(C, self.T).T), self.S)
+        return np.minimum(combined, np.abs(C) @ self.E.T)
+
+    def split_off(self, rest: Floats) -> tuple[Floats, Floats]:
+        """Coordinates in the span, and the part outside."""
+        along = rest @ self.Q
+        rest = rest - self.Q @ along
+        return along, rest - self.Q @ (rest @ self.Q)
+
+    def turned(self, c: Floats, rest: Floats) -> "Rebased":
+        """Turn the span into a row with coordinates c and this part outside, within rounding.
+
+        The change of the past rows is the least: the span and the row without the direction of
+        the smallest singular value.
+        """
+        height = float(linalg.norms(rest[:, None])[0])
+        v = linalg.whitened(c[None], self.T)[0]
+        if not (v @ v > 0.0):
+            return self
+        n = linalg.solve_upper(self.T, v[:, None])[:, 0] * (-height / (v @ v))
+        length = math.hypot(1.0, *n)
+        n, last = n / length, 1.0 / length
+        Q = self.Q - np.outer(self.Q @ n / (1.0 + last) + rest / height, n)
+        E = self.E + np.outer(np.abs(rest / height), np.abs(n))
+        U, T = np.linalg.qr(self.T - np.outer(self.T @ n, n / (1.0 + last)))
+        return replace(self, Q=Q, E=E, T=np.asfortranarray(T), z=U.T @ self.z)
+
+    def extended(self, one: _SplitRows, b: Floats, error: Floats, scale: float) -> "Rebased":
         """Add one row with a new direction: (3), (4)."""
         q, c, height = len(self.T), len(error), one.height
-        b = error + one.C @ linalg.solve_upper(self.T, self.z)
         u = one.rest / height
         errors = np.where(np.abs(one.rest) > one.bound, one.bound / _SURE, _EPS * np.abs(one.rest))
         T: Floats = np.zeros((q + 1, q + 1), order="F")
@@ -437,6 +521,7 @@ class Rebased:
             self,
             Q=np.column_stack((self.Q, u)),
             E=np.column_stack((self.E, errors / height)),
+            S=np.hypot(self.S, one.error * scale),
             T=T,
             z=z,
             squares=self.squares + left,
@@ -456,7 +541,8 @@ class Rebased:
         T[-1, -1] = least
         u = least * self.Q[:, -1]
         row = u / self.W if self.W.ndim == 1 else np.linalg.solve(self.W.T, u)
-        return replace(self, T=T, z=z), row
+        S = np.hypot(self.S, least * self.E[:, -1])
+        return replace(self, S=S, T=T, z=z), row
 
 
 def _bounded(root: float, M: Floats) -> float:

@@ -61,6 +61,7 @@ _SHARP_FADING = 1e-6  # if the entry contains rows that fade
 _DULL = 1e-13  # if the entry contains rows that do not fade
 _DOUBTED = 1e-8  # if it contains such rows, but the span has not seen all directions
 _CALM = 4.0  # above this multiple of the ratio the triangle replaces the span again
+_FAINTEST = 1e-300  # smallest share of the ridge of a new weight
 _LEAST = 1e-200  # smaller diagonal entries have lost digits
 
 
@@ -347,6 +348,7 @@ class Triangle:
                 f"SquareRoot: `ridge` must be a number if features are added later, got a matrix "
                 f"for {len(self.z)} of now {p} features. Pass a number, or all features at once."
             )
+        share = np.maximum(share, _FAINTEST)
         old, c = self.z.shape
         R = np.zeros((p, p), order="F")
         R[:old, :old] = self.R
@@ -503,6 +505,6 @@ class Prior:
             self,
             seen=np.append(self.seen, none.astype(bool)),
             pseudo_lengths=np.append(self.pseudo_lengths, none),
-            share=np.append(self.share, none + 1.0),
+            share=np.append(self.share, none + self.remains),
             first=np.append(self.first, none),
         )

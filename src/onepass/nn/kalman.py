@@ -328,8 +328,7 @@ class PosteriorCovariance:
         if not len(new):
             return self, inside, lengths, residuals
         W = W if len(new) == W.shape[1] else W[:, new]
-        if W.shape[1] > 1:  # nearly parallel rows amplify rounding: orthogonalise again
-            W = self.columns.split(W).outside
+        W = self.columns.reorthogonalized(W) if W.shape[1] > 1 else W
         root = np.zeros((q + len(new), q + len(new)))
         root[:q, :q] = self.root
         root.flat[q * (len(root) + 1) :: len(root) + 1] = np.sqrt(self.beyond)

@@ -43,7 +43,7 @@ from onepass.errors import (
     ParameterError,
     RowsRefusedWarning,
     ShapeError,
-    TypeMismatchError,
+    TaskWarning,
     WorseThanTrivialWarning,
 )
 from onepass.linalg import calibration
@@ -251,19 +251,12 @@ class Learner(ABC):
         WorseThanTrivialWarning
             Once, if after 300, 400, 500, … rows the errors of all predictions exceed those of the
             mean of the targets, or of the most frequent class.
+        TaskWarning
+            Once, if classes appear after the first 100 rows and all layers learn.
         """
-        if isinstance(x, (DataLoader, Dataset)) and y is None:
-            for rows, labels in pairs(x, self.network.device, f"{self._where}.learn"):
-                self.learn(rows, labels)
-            return self
-        if y is None or isinstance(x, (DataLoader, Dataset)):
-            raise TypeMismatchError(
-                f"{self._where}.learn: `y` must contain the targets of x, and be omitted for a "
-                f"DataLoader or Dataset, got {type(x).__name__} and {type(y).__name__}. Pass "
-                "learn(x, y), or learn(loader)."
-            )
-        for _ in self._steps(x, y, "learn"):
-            pass
+        for rows, labels in pairs(x, y, self.network.device, f"{self._where}.learn"):
+            for _ in self._steps(rows, labels, "learn"):
+                pass
         return self
 
     def test_then_train(self, x: RowsLike, y: ArrayLike | Tensor) -> Tensor:
@@ -589,7 +582,7 @@ class Learner(ABC):
         if n > width:
             check_all_rows(call, c)
         interrupt, before, shape = Interrupt(), self._refused, shape_of(y)
-        worse = False
+        found = set[str]()
         first = not self.rows_seen_
         for i in range(0, n, width):
             with net.lock, interrupt.held(), plain_mode(net.device, net.p):
@@ -599,14 +592,22 @@ class Learner(ABC):
             interrupt.raise_pending()
             self._warn_if_full(4)
             classes = self._loss != "squared"
-            worse |= self._watch.worse(outputs, target[i : i + width], classes=classes)
+            found |= self._watch.findings(outputs, target[i : i + width], classes=classes)
             yield outputs
-        if worse:
+        noise = " and noise > 0, such as noise=1.0" if self.fits else ""
+        if "new" in found and self.learns == "all":
+            warnings.warn(
+                f"{where}: classes appeared after the first {self._watch.ROWS} rows, and steps on "
+                "all layers change the features of earlier classes: if classes come one after the "
+                f"other, use learns='last'{noise}.",
+                TaskWarning,
+                stacklevel=3,
+            )
+        if "worse" in found:
             trivial = "the most frequent class" if classes else "the mean of earlier targets"
             warnings.warn(
                 f"{where}: predictions must have smaller errors than {trivial}, got larger ones "
-                f"over the first {self.rows_seen_:,} rows. {self._advice} For classes that come "
-                "one after the other use learns='last' and noise > 0.",
+                f"over the first {self.rows_seen_:,} rows. {self._advice}",
                 WorseThanTrivialWarning,
                 stacklevel=3,
             )

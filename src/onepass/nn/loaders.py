@@ -13,14 +13,13 @@ __all__ = ["pairs"]
 _ROWS = 256  # rows of a batch of a Dataset
 
 
-def pairs(
-    loader: DataLoader[Any] | Dataset[Any], device: torch.device, where: str
-) -> Iterator[tuple[Any, Any]]:
-    """Yield rows and targets on a device.
+def pairs(x: Any, y: Any, device: torch.device, where: str) -> Iterator[tuple[Any, Any]]:
+    """Yield rows and targets: x and y, or without y the batches of a loader, on a device.
 
     Parameters
     ----------
-    loader : DataLoader or Dataset
+    x : DataLoader or Dataset, or rows
+    y : targets, or None
     device : torch.device
     where : str
         The public call, for messages.
@@ -28,9 +27,18 @@ def pairs(
     Raises
     ------
     TypeMismatchError
-        If a batch is not a pair.
+        If a batch is not a pair, or y is missing or not expected.
     """
-    batches = loader if isinstance(loader, DataLoader) else DataLoader(loader, batch_size=_ROWS)
+    if isinstance(x, (DataLoader, Dataset)) == (y is not None):
+        raise TypeMismatchError(
+            f"{where}: `y` must contain the targets of x, and be omitted for a DataLoader or "
+            f"Dataset, got {type(x).__name__} and {type(y).__name__}. Pass learn(x, y), or "
+            "learn(loader)."
+        )
+    if y is not None:
+        yield x, y
+        return
+    batches = x if isinstance(x, DataLoader) else DataLoader(x, batch_size=_ROWS)
     for i, found in enumerate(batches):
         if not isinstance(found, (tuple, list)) or len(found) != 2:
             size = f" of length {len(found)}" if hasattr(found, "__len__") else ""

@@ -16,14 +16,22 @@ g and second derivatives H = U diag(s) Uᵀ in the outputs, by automatic differe
 
     callable        e = −Uᵀ g / √s,        B = U diag(√s)                                    (4)
 
-so that B e = −g and B Bᵀ = H. Where s is 0 but g is not, such as beyond the threshold of Huber's
-loss, s is replaced by the largest s so far: the error is then bounded as the gradient is.
+so that B e = −g and B Bᵀ = H.
+
+A least-squares problem with errors e has the loss ‖e‖² / 2. In (3) and (4) a curvature that
+vanishes while the gradient does not, as for a confident wrong class or beyond the threshold of
+Huber's loss, gives larger errors, and steps beyond the range of the quadratic approximation. With L
+the loss of the row, and t = ‖e‖ / √(2 L) > 1, the curvature along g is increased:
+
+    e ← e / t,      B ← B + (t − 1) / ‖e‖² B e eᵀ                                           (5)
+
+Then B e = −g as before, B Bᵀ = H + (1 / (2 L) − 1 / ‖e‖²) g gᵀ, and ‖e‖² = 2 L. Quadratic losses
+are unchanged.
 
 [1] N. N. Schraudolph, "Fast curvature matrix-vector products for second-order gradient descent",
     Neural Computation 14(7), 2002; section 3.
 """
 
-import math
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
@@ -59,22 +67,31 @@ LossName: TypeAlias = Literal["squared", "one_hot", "cross_entropy"]
 Loss: TypeAlias = LossName | Callable[[Tensor, Tensor], Tensor]
 LOSSES = ("squared", "one_hot", "cross_entropy")
 
-_LEAST = 1e-12  # min probability in divisions
+_LEAST = 1e-12  # min probability, second derivative and size of errors in divisions
 
 
 class Watch:
-    """Comparison of prequential errors with those of the mean or the most frequent class so far."""
+    """Comparison of prequential errors with those of the mean or the most frequent class so far.
+
+    In a stream sorted by class a learner that forgets has small prequential errors, so that new
+    classes after the first rows are reported as well.
+    """
 
     ROWS = 100
-    """Least number of rows between comparisons; the first is after three times as many."""
+    """Number of rows between comparisons; errors are compared after three times as many."""
 
     def __init__(self) -> None:
-        self._rows, self._sums = 0, torch.zeros(1)
-        self._next: float = 3 * self.ROWS
+        self._rows, self._sums, self._next = 0, torch.zeros(1), self.ROWS
+        self._seen = 0  # classes at the last comparison
+        self._open = {"worse", "new"}  # findings not yet reported
         self._errors, self._trivial = torch.zeros(()), torch.zeros(())
 
-    def worse(self, outputs: Tensor, y: Tensor, *, classes: bool) -> bool:
-        """Add rows, predicted before they were learned; return once whether outputs are worse."""
+    def findings(self, outputs: Tensor, y: Tensor, *, classes: bool) -> set[str]:
+        """Add rows, predicted before they were learned; return once each of two findings.
+
+        ``worse``: outputs are worse than trivial ones. ``new``: classes appeared that were not
+        among the rows up to an earlier comparison.
+        """
         f, y = outputs.double(), y.double()
         before = torch.cat([self._sums.to(y).expand(1, y.shape[1]), y]).cumsum(0)
         self._sums = before[-1:]
@@ -89,15 +106,23 @@ class Watch:
         self._errors = self._errors.to(y.device) + errors.sum()
         self._trivial = self._trivial.to(y.device) + trivial.sum()
         self._rows += len(y)
-        if self._rows < self._next:
-            return False
-        worse = not bool(self._errors <= 1.04 * self._trivial)  # synchronises with an accelerator
-        self._next = math.inf if worse else self._rows + self.ROWS
-        return worse
+        if self._rows < self._next or not self._open:
+            return set()
+        self._next = self._rows + self.ROWS
+        found = set[str]()  # reading values synchronises with an accelerator
+        if self._rows >= 3 * self.ROWS and not bool(self._errors <= 1.04 * self._trivial):
+            found.add("worse")
+        seen = int((self._sums > 0.0).sum()) if classes else 0
+        if 0 < self._seen < seen:
+            found.add("new")
+        self._seen = seen
+        found &= self._open
+        self._open -= found
+        return found
 
 
 class Objective:
-    """A loss of the user, as least-squares rows (4).
+    """A loss of the user, as least-squares rows (4) and (5).
 
     Parameters
     ----------
@@ -110,17 +135,16 @@ class Objective:
     def __init__(self, loss: Callable[[Tensor, Tensor], Tensor], where: str) -> None:
         self.loss = loss
         self._where = where
-        self._largest = 0.0  # largest second derivative so far
 
-    def derivatives(self, outputs: Tensor, y: Tensor, *, classes: bool) -> tuple[Tensor, Tensor]:
-        """Return the gradient (n, c) and the second derivatives (n, c, c) of each row.
+    def derivatives(self, outputs: Tensor, y: Tensor, *, classes: bool) -> tuple[Tensor, ...]:
+        """Return the loss (n,), its gradient (n, c) and second derivatives (n, c, c) of each row.
 
         Raises
         ------
         ParameterError
             If the loss fails on a row.
         """
-        g, H = [], []
+        found = []
         for f, target in zip(outputs.detach(), y, strict=True):
             t = target.argmax()[None] if classes else target[None].to(f.dtype)
 
@@ -129,8 +153,9 @@ class Objective:
 
             try:
                 with torch.enable_grad():
-                    g.append(torch.autograd.functional.jacobian(value, f))
-                    H.append(torch.autograd.functional.hessian(value, f))
+                    derivatives = torch.autograd.functional
+                    g, H = derivatives.jacobian(value, f), derivatives.hessian(value, f)
+                    found.append((value(f), g, H))
             except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
                 kind = "a class of shape (1,)" if classes else f"a target {tuple(t.shape)}"
                 raise ParameterError(
@@ -138,7 +163,7 @@ class Objective:
                     f"{(1, len(f))} and {kind}, which returns a number, got an error: {error}. "
                     "Pass a module such as torch.nn.HuberLoss()."
                 ) from error
-        return torch.stack(g), torch.stack(H)
+        return tuple(torch.stack(each) for each in zip(*found, strict=True))
 
     def check(self, outputs: Tensor, y: Tensor, *, classes: bool) -> None:
         """Check that the loss is convex and curved at outputs (1, c) or at the target.
@@ -149,10 +174,10 @@ class Objective:
             If it is not.
         """
         places = torch.cat([outputs, torch.zeros_like(outputs) if classes else y.to(outputs)])
-        s = torch.linalg.eigvalsh(self.derivatives(places, y.expand(2, -1), classes=classes)[1])
-        self._largest = float(s.max())
-        if not self._largest > 0.0 or float(s.min()) < -1e-4 * self._largest:
-            found = "none" if not bool(s.any()) else f"from {float(s.min()):g} to {self._largest:g}"
+        s = torch.linalg.eigvalsh(self.derivatives(places, y.expand(2, -1), classes=classes)[2])
+        low, high = float(s.min()), float(s.max())
+        if not high > 0.0 or low < -1e-4 * high:
+            found = "none" if not bool(s.any()) else f"from {low:g} to {high:g}"
             raise ParameterError(
                 f"{self._where}: `loss` must be twice differentiable and convex in the outputs, "
                 f"with second derivatives above 0, got {found}. Use a smooth convex loss, such as "
@@ -160,15 +185,21 @@ class Objective:
             )
 
     def rows(self, outputs: Tensor, y: Tensor, *, classes: bool) -> tuple[Tensor, Tensor]:
-        """Return e (n, c) and B (n, c, c) of (4)."""
-        g, H = self.derivatives(outputs, y, classes=classes)
+        """Return e (n, c) and B (n, c, c) of (4) and (5)."""
+        loss, g, H = self.derivatives(outputs, y, classes=classes)
         s, U = torch.linalg.eigh(H.double().nan_to_num())
-        self._largest = max(self._largest, float(s.max()))
-        along = (U.mT @ g.double()[:, :, None])[:, :, 0]
-        flat = s <= 1e-6 * self._largest
-        zero = flat & (along.abs() <= 1e-5 * g.double().norm(dim=1, keepdim=True))
-        root = torch.where(flat, self._largest, s).sqrt()
-        return torch.where(zero, 0.0, -along / root), U * torch.where(zero, 0.0, root)[:, None, :]
+        rounding = torch.finfo(H.dtype).eps * s.amax(dim=1, keepdim=True)
+        root = s.maximum(rounding).clamp_min(_LEAST).sqrt()
+        e = -(U.mT @ g.double()[:, :, None])[:, :, 0] / root
+        return _limited(e, U * root[:, None, :], loss.double())
+
+
+def _limited(e: Tensor, B: Tensor, loss: Tensor) -> tuple[Tensor, Tensor]:
+    """Return e (n, c) and B (n, c, c) of (5); losses (n,) of 0 or below set no limit."""
+    size = e.norm(dim=1).clamp_min(_LEAST)
+    t = torch.where(loss > 0.0, size / (2.0 * loss).sqrt(), 1.0).clamp_min(1.0)
+    along = (B @ e[:, :, None]) * e[:, None, :]
+    return e / t[:, None], B + ((t - 1.0) / size.square())[:, None, None] * along
 
 
 def check(loss: Loss, noise: float, where: str) -> None:
@@ -268,7 +299,7 @@ def _indicators(tensor: Tensor, n: int, c: int, where: str) -> Tensor:
 def as_rows(
     loss: str, outputs: Tensor, y: Tensor, J: Tensor, objective: Objective | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Convert outputs, targets (n, c) and Jacobian (n·c, p) to least-squares rows: (1) to (4).
+    """Convert outputs, targets (n, c) and Jacobian (n·c, p) to least-squares rows: (1) to (5).
 
     Returns e (n, c), in float64, and G̃ᵀ (n·c, p).
     """
@@ -277,10 +308,11 @@ def as_rows(
     elif loss != "cross_entropy":
         return y - outputs.double(), J
     else:
-        probabilities = torch.softmax(outputs.double(), dim=1).clamp_min(_LEAST)
+        logs = torch.log_softmax(outputs.double(), dim=1)
+        probabilities = logs.exp().clamp_min(_LEAST)
         root = probabilities.sqrt()
-        e = (y - probabilities) / root
         B = torch.diag_embed(root) - probabilities[:, :, None] * root[:, None, :]
+        e, B = _limited((y - probabilities) / root, B, -(y * logs).sum(dim=1))
     n, c = outputs.shape
     turned = B.mT.to(J.dtype) @ J.reshape(n, c, -1)
     return e, turned.reshape(n * c, -1)

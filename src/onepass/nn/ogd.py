@@ -301,7 +301,7 @@ class OGD(Learner):
             shares = torch.softmax(outputs.double(), dim=1)
             curved = shares * (moved - (shares * moved).sum(dim=1, keepdim=True))
         elif self._objective is not None:
-            H = self._objective.derivatives(outputs, y, classes=self._loss != "squared")[1]
+            H = self._objective.derivatives(outputs, y, classes=self._loss != "squared")[2]
             curved = (H.double() @ moved[:, :, None])[:, :, 0]
         found = (moved * curved).sum() / len(y) / length.double().square()
         if bool(found.isfinite()):
@@ -313,8 +313,8 @@ class OGD(Learner):
         predicted = out.double()
         refuse_width(out.shape[1], y.shape[1], where)
         if self._objective is not None:
-            g, _ = self._objective.derivatives(out, y, classes=self._loss != "squared")
-            return g / len(y)
+            found = self._objective.derivatives(out, y, classes=self._loss != "squared")
+            return found[1] / len(y)
         if self.loss == "cross_entropy":
             predicted = torch.softmax(predicted, dim=1)
         return ((predicted - y) / len(y)).to(out.dtype)

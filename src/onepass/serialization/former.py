@@ -113,6 +113,9 @@ def renamed(tree: dict[str, Any], mark: str) -> dict[str, Any]:
     name = CLASSES.get(tree[mark], tree[mark])
     attributes = ATTRIBUTES[""] | ATTRIBUTES.get(name, {})
     found = {attributes.get(key, key): name if key == mark else tree[key] for key in tree}
+    if name == "Rebased" and "S" not in found:
+        errors, T = found["E"], found["T"]
+        found["S"] = (errors * np.abs(np.diagonal(T))).max(axis=1, initial=0.0)
     return _window(found, mark) if name == "WindowBuffer" and "front" in found else found
 
 

@@ -7,7 +7,7 @@ same order result in the same learner, bit for bit.
 import copy
 import itertools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
@@ -80,7 +80,8 @@ class ManagedModel:
 
     def learn(self, block: Block) -> Array:
         """Learn a block and return its prequential predictions; learn nothing if it raises."""
-        predicted: Array = self.learner.test_then_train(block.X, block.y, **block.named())
+        named: dict[str, Any] = block.named()
+        predicted: Array = self.learner.test_then_train(block.X, block.y, **named)
         return predicted
 
     def frozen(self) -> "Learner | Pipeline":

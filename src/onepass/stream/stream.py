@@ -722,7 +722,7 @@ class Stream:
     def _blocks(self, chunks: Iterator[Chunk]) -> Generator[_Block]:
         """Yield each block with the fraction read, and the bad and incomplete rows so far."""
         rebatcher, seen, bad = Rebatcher(self.block, self.start, self._source.located), 0, 0
-        given = self.start
+        given, done = self.start, 0.0
         for chunk in chunks:
             first, seen = seen, seen + chunk.n
             over = max(0, self.start - first)
@@ -736,8 +736,12 @@ class Stream:
                     given += len(rows) + rows.skipped
                     upto = given - first - over
                     counts = bad + bisect_left(places, upto), gaps + bisect_left(split.gaps, upto)
-                    yield rows, chunk.fraction, counts
+                    share = chunk.fraction
+                    if share is not None:  # of the rows of a chunk that have been yielded
+                        share = done + (share - done) * max(0, given - first) / chunk.n
+                    yield rows, share, counts
                 bad += len(places)
+            done = chunk.fraction or 0.0
         self._check(rebatcher, seen, bad)
         for rows in rebatcher.rest():
             yield rows, 1.0, (bad, rebatcher.gaps)

@@ -67,6 +67,7 @@ __all__ = [
     "is_finite",
     "is_matrix",
     "is_small_table",
+    "label_names",
     "labels",
     "matrix",
     "objects_to_floats",
@@ -673,6 +674,17 @@ def labels(y: ArrayLike | None, n: int, where: str, *, what: str = "y") -> Array
             "Drop rows without a label."
         )
     return _of_one_kind(array, where, what)
+
+
+def label_names(labels: ArrayLike) -> list[str]:
+    """Labels as text, whole numbers without a decimal point, as CSV files have them.
+
+    Parameters
+    ----------
+    labels : array-like of shape (c,)
+    """
+    plain = np.asarray(labels).tolist()
+    return [f"{k:.0f}" if isinstance(k, float) and k.is_integer() else str(k) for k in plain]
 
 
 def class_names(classes: Any, where: str) -> Array:

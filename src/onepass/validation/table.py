@@ -57,6 +57,7 @@ __all__ = [
     "named_row",
     "narwhals_frame",
     "series_values",
+    "sliceable",
     "to_column",
     "zoned",
 ]
@@ -232,6 +233,15 @@ def named_row(x: object) -> Any:
     if nw.dependencies.is_pandas_series(x) and all(isinstance(name, str) for name in x.index):
         return x.to_dict()
     return x
+
+
+def sliceable(X: object) -> Table | Array:
+    """Convert rows to a Table or an array, which can be sliced."""
+    if isinstance(X, Table):
+        return X
+    if isinstance(X, (list, tuple)) and X and isinstance(X[0], Mapping):
+        return Table.from_rows(X)
+    return Table.from_frame(X) if is_frame(X) else np.asarray(X)
 
 
 def as_python(column: Array) -> list[Any]:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from onepass.nn.batch import Batch
-from onepass_experiments.baselines.learner import LossName, Step
+from onepass_experiments.baselines.learner import Step
 from onepass_experiments.baselines.replay import Replay
 
 __all__ = ["AGEM"]
@@ -71,27 +71,6 @@ class AGEM(Replay):
     >>> line.weight.detach().tolist()  # the first weight is protected
     [[2.0, -1.0]]
     """
-
-    def __init__(
-        self,
-        module: torch.nn.Module,
-        *,
-        loss: LossName = "cross_entropy",
-        step_size: float | None = None,
-        momentum: float = 0.0,
-        capacity: int = 500,
-        replayed: int | None = None,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(
-            module,
-            loss=loss,
-            step_size=step_size,
-            momentum=momentum,
-            capacity=capacity,
-            replayed=replayed,
-            seed=seed,
-        )
 
     def _replay_step(
         self, rows: Sequence[Batch | Tensor], drawn: Sequence[Sequence[Batch | Tensor]]

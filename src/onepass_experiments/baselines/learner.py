@@ -38,6 +38,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils.data import DataLoader, Dataset
 
 from onepass import validation
 from onepass.errors import (
@@ -60,6 +61,7 @@ from onepass.nn.batch import (
     tensors,
 )
 from onepass.nn.function import NORMS, evaluation_mode, refuse_max_norm, substituted
+from onepass.nn.loaders import pairs
 from onepass.types import ArrayLike, ArrayOrTensor
 
 __all__ = [
@@ -372,8 +374,8 @@ class Learner:
         self,
         module: torch.nn.Module,
         *,
-        loss: LossName,
-        step_size: float | None,
+        loss: LossName = "cross_entropy",
+        step_size: float | None = None,
         momentum: float = 0.0,
     ) -> None:
         self._where = f"baselines.{type(self).__name__}"
@@ -404,16 +406,18 @@ class Learner:
 
     # -- public methods --------------------------------------------------------------------------
 
-    def learn(self, x: RowsLike, y: ArrayLike | Tensor) -> Self:
-        """Learn a batch of rows with one step.
+    def learn(
+        self, x: "RowsLike | DataLoader[Any] | Dataset[Any]", y: ArrayLike | Tensor | None = None
+    ) -> Self:
+        """Learn a batch of rows with one step, or each batch of a loader.
 
         Parameters
         ----------
         x : Tensor or array of shape (n, …), or tuple or dict of them
             Inputs of the module: a tuple contains positional arguments of forward, a dict keyword
-            arguments. An empty batch has no effect.
+            arguments. An empty batch has no effect. Or a DataLoader or Dataset of pairs (x, y).
         y : Tensor or array of shape (n,), or of the shape of the module's outputs
-            Classes >= 0 for cross entropy; numbers for the squared loss.
+            Classes >= 0 for cross entropy; numbers for the squared loss. Omit it for a loader.
 
         Raises
         ------
@@ -423,9 +427,11 @@ class Learner:
             If the loss or the step is not finite. The learner is then unchanged.
         """
         with torch.inference_mode(mode=False):  # otherwise there would be no gradient
-            return self._learn_checked(x, y)
+            for rows, labels in pairs(x, y, self._like.device, f"{self._where}.learn"):
+                self._learn_checked(rows, labels)
+        return self
 
-    def _learn_checked(self, x: RowsLike, y: ArrayLike | Tensor) -> Self:
+    def _learn_checked(self, x: RowsLike, y: ArrayLike | Tensor) -> None:
         rows = self._rows(x, "learn")
         labels = _as_tensor(y, self._like, f"{self._where}.learn")
         if labels.ndim < 1 or len(labels) != len(rows):
@@ -438,7 +444,6 @@ class Learner:
             first = not self.rows_seen_
             self._learn(unwrap(rows), labels)
             self._columns = rows.columns if first else self._columns
-        return self
 
     def _rows(self, x: RowsLike, verb: str) -> Batch:
         """Convert rows; integers become floats if the module does not accept integers."""

@@ -10,9 +10,7 @@ H. Robbins, S. Monro, "A stochastic approximation method", 1951; L. Bottou, "Onl
 stochastic approximations", 1998.
 """
 
-import torch
-
-from onepass_experiments.baselines.learner import Learner, LossName
+from onepass_experiments.baselines.learner import Learner
 
 __all__ = ["SGD"]
 
@@ -57,13 +55,3 @@ class SGD(Learner):
     >>> model.learn([[2.0]], [6.0]).predict([[1.0]]).item()
     3.0
     """
-
-    def __init__(
-        self,
-        module: torch.nn.Module,
-        *,
-        loss: LossName = "cross_entropy",
-        step_size: float | None = None,
-        momentum: float = 0.0,
-    ) -> None:
-        super().__init__(module, loss=loss, step_size=step_size, momentum=momentum)

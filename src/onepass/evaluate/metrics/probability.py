@@ -51,7 +51,7 @@ def row_probabilities(
     classes : ndarray of shape (c,)
         The classes that the model knows.
     probabilities : array-like of shape (n, c), or None
-        The probabilities of the classes; None if no class is known.
+        The probabilities of the classes, nan for unknown classes; None if no class is known.
 
     Returns
     -------
@@ -70,7 +70,7 @@ def row_probabilities(
         places = {label: k for k, label in enumerate(classes.tolist())}
         at = np.array([places.get(label, -1) for label in y.tolist()], dtype=int)
         rows = np.flatnonzero(at >= 0)
-        p[rows], squares = P[rows, at[rows]], np.einsum("ij,ij->i", P, P)
+        p[rows], squares = P[rows, at[rows]], np.nansum(np.square(P), axis=1)
     return with_fields((labels, p, squares))
 
 

@@ -2,21 +2,28 @@
 
 from abc import abstractmethod
 from collections.abc import Collection
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 
 from onepass import validation
-from onepass.errors import LabelError, MergeError
+from onepass.errors import LabelError, MergeError, NotFittedError, ParameterError
+from onepass.learners.estimator.composite import naming
 from onepass.learners.estimator.learner import Learner
-from onepass.linalg import calibration
+from onepass.linalg import as_array, calibration
 from onepass.serialization.state import StateAttribute
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.arrays import check_feature_limit, check_values
 from onepass.validation.table import TableLike
 
-__all__ = ["CalibrationState", "Classifier", "united_labels"]
+__all__ = [
+    "CalibrationState",
+    "Classifier",
+    "classes_of",
+    "prequential_probabilities",
+    "united_labels",
+]
 
 _FEW = 4096  # labels times classes up to which comparison is faster than binary search
 
@@ -51,6 +58,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
     classes_: Array
     rows_seen_: int
     calibration_: Any = CalibrationState()
+    _scores_blocks: ClassVar[bool] = True  # whether ``_learn`` returns the scores of all rows
 
     @property
     def _calibrated(self) -> bool:
@@ -99,6 +107,55 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
             self._learn_block(X, y, sample_weight, "partial_fit", time)
         return self
 
+    def test_then_train(
+        self,
+        X: TableLike,
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        time: TimeLike | None = None,
+        return_proba: bool = False,
+    ) -> Any:
+        """Predict each row, then learn it; return the prequential predictions.
+
+        Equivalent to ``predict_one`` and ``predict_proba_one`` followed by ``learn_one`` for each
+        row, at the speed of blocks.
+
+        Parameters
+        ----------
+        X, y, sample_weight, time
+            As in ``partial_fit``. Rows of weight 0 are predicted, but not learned.
+        return_proba : bool, default=False
+            Whether to also return probabilities.
+
+        Returns
+        -------
+        predictions : ndarray of shape (n,)
+            The label predicted for each row before it was learned.
+        probabilities : ndarray of shape (n, c)
+            Only with ``return_proba``: the probabilities of ``classes_`` before each row was
+            learned; nan for classes that were not known, and for all before the first row.
+        """
+        if not return_proba:
+            return super().test_then_train(X, y, sample_weight, time=time)
+        if not self._scores_blocks:
+            raise ParameterError(
+                f"{type(self).__name__}.test_then_train: `return_proba` must be False, as blocks "
+                "are learned without the scores of all rows, got True. Call predict_proba_one and "
+                "learn_one for each row."
+            )
+        with self._rollback_on_error():
+            new = not self._started
+            found = self._learn_block(X, y, sample_weight, "test_then_train", time)
+            scores, mask, temperatures = found
+            unknown = np.zeros(scores.shape, dtype=bool) if mask is None else ~mask
+            with np.errstate(invalid="ignore"):
+                P = self._probabilities(np.where(unknown, -np.inf, scores), temperatures[:, None])
+            if new:
+                on = np.broadcast_to(1 if sample_weight is None else sample_weight, len(P)) > 0
+                unknown[np.cumsum(on) <= on] = True
+            return self._to_predictions(scores, mask), np.where(unknown, np.nan, P)
+
     def decision_function(self, X: TableLike) -> Floats:
         """Scores of the classes, not probabilities: shape (n, c), or (n,) for two classes.
 
@@ -111,8 +168,9 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
     def predict_proba(self, X: TableLike) -> Floats:
         """Probabilities of the classes.
 
-        The scores multiplied by a temperature, then softmax. The temperature minimises the log loss
-        of predictions made before their rows were learned
+        Those of the model if it has a likelihood, as discriminants and the logistic loss have.
+        Otherwise the scores multiplied by a temperature, then softmax. The temperature minimises
+        the log loss of predictions made before their rows were learned
         (:mod:`onepass.linalg.calibration`).
 
         Parameters
@@ -131,7 +189,11 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
             If no row was learned.
         """
         scores = self._scores(self._matrix(X, "predict_proba"))
-        return calibration.probabilities(scores, self.calibration_)
+        return self._probabilities(scores, calibration.temperature(self.calibration_))
+
+    def _probabilities(self, scores: Floats, temperature: Any) -> Floats:
+        """Probabilities from scores (n, c), −inf for unknown classes; temperatures as (n, 1)."""
+        return calibration.probabilities(scores, temperature)
 
     def predict_proba_one(self, x: RowLike) -> dict[Any, float]:
         """Probabilities of the classes for one row, by label; empty before the first row.
@@ -152,12 +214,15 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
 
     def _calibrate(
         self, scores: Floats, Y: Floats, s: Floats | None, class_mask: Array | None
-    ) -> None:
+    ) -> Floats:
         on = None if s is None else np.flatnonzero(s)
+        temperatures = np.full(len(Y), calibration.temperature(self.calibration_))
         for at in self._calibrated_rows(len(Y) if on is None else len(on)):
             i = at if on is None else on[at]
             row = scores[i] if class_mask is None else np.where(class_mask[i], scores[i], -np.inf)
             self.calibration_ = calibration.updated(self.calibration_, row, int(Y[i].argmax()))
+            temperatures[i + 1 :] = calibration.temperature(self.calibration_)
+        return temperatures
 
     def _receive_targets(
         self, y: ArrayLike | None, n: int, s: Floats | None, where: str
@@ -269,6 +334,63 @@ def _indicators(labels: Array, classes: Array) -> Floats:
     Y = np.zeros((n, c))
     Y[np.arange(n), at] = classes[at] == labels
     return Y
+
+
+def prequential_probabilities(
+    model: Any, X: Any, y: Array, **options: Any
+) -> tuple[Array, Floats, Array]:
+    """Learn rows; return labels and probabilities, predicted before each row is learned.
+
+    Rows are learned one by one unless ``test_then_train`` of the model has ``return_proba``.
+
+    Parameters
+    ----------
+    model : classifier with ``predict_proba``
+    X : array or Table of n rows
+    y : ndarray of shape (n,)
+    **options
+        Arguments of ``test_then_train``, arrays of shape (n,).
+
+    Returns
+    -------
+    labels : ndarray of shape (n,)
+    probabilities : ndarray of shape (n, c)
+        As returned by ``test_then_train`` with ``return_proba``.
+    classes : ndarray of shape (c,)
+        The classes after the rows.
+    """
+    if getattr(model, "_scores_blocks", False):
+        labels, P = model.test_then_train(X, y, return_proba=True, **options)
+        return labels, P, classes_of(model, P.shape[1])
+    parts: list[tuple[Array, Floats, Array]] = []
+    for i in range(len(y)):
+        row = slice(i, i + 1)
+        part = {name: value[row] for name, value in options.items()}
+        with naming(f"{type(model).__name__}.test_then_train", np.array([i])):
+            try:
+                p = as_array(model.predict_proba(X[row]))
+                known = classes_of(model, p.shape[1])
+            except NotFittedError:
+                p, known = np.empty((1, 0)), y[:0]
+            parts.append((as_array(model.test_then_train(X[row], y[row], **part)), p, known))
+    classes = classes_of(model, max((len(known) for *_, known in parts), default=0))
+    P = np.full((len(parts), len(classes)), np.nan)
+    for i, (_, p, known) in enumerate(parts):
+        P[i, np.searchsorted(classes, known)] = p[0]
+    return np.concatenate([y[:0], *(label for label, *_ in parts)]), P, classes
+
+
+def classes_of(model: Any, c: int) -> Array:
+    """The labels of a model, Pipeline or network.
+
+    Parameters
+    ----------
+    model : classifier
+    c : int
+        The number of classes, for networks.
+    """
+    classes: Array = getattr(getattr(model, "learner_", model), "classes_", np.arange(c))
+    return classes
 
 
 def united_labels(before: Array, labels: Array, where: str) -> Array:

@@ -246,7 +246,8 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         if few and (predictions := self._learn_few(X, y, "test_then_train")) is not None:
             return predictions
         with self._rollback_on_error():
-            return self._learn_block(X, y, sample_weight, "test_then_train", time)
+            found = self._learn_block(X, y, sample_weight, "test_then_train", time)
+            return self._to_predictions(*found[:2])
 
     def predict(self, X: TableLike) -> Array:
         """Predict targets for the rows of X, shape (n,) or (n, c).
@@ -467,9 +468,13 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _calibrate(
         self, scores: Floats, Y: Floats, s: Floats | None, class_mask: Array | None
-    ) -> None:
-        """Fit probabilities to the prequential scores (n, c) of rows that were just learned."""
-        del scores, Y, s, class_mask
+    ) -> Floats:
+        """Fit probabilities to the prequential scores (n, c) of rows that were just learned.
+
+        Returns the temperature before each row, (n,).
+        """
+        del Y, s, class_mask
+        return np.ones(len(scores))
 
     def _learn_block(
         self,
@@ -478,8 +483,8 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         sample_weight: ArrayLike | None,
         verb: str,
         time: TimeLike | None = None,
-    ) -> Array:
-        """Validate and learn rows; return their prequential predictions."""
+    ) -> tuple[Floats, Array | None, Floats]:
+        """Validate and learn rows; return prequential scores, class mask and temperatures."""
         where = f"{type(self).__name__}.{verb}"
         array, names = validation.matrix(X, where, **self._shape())
         n = array.shape[0]
@@ -499,21 +504,19 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         when = self._check_times(time, n, where)
         Y, class_mask = self._receive_targets(y, n, s, where)
         if n == 0:
-            return self._to_predictions(Y, class_mask)
+            return Y, class_mask, np.empty(0)
         with linalg.one_thread(array.shape[1], n):
             if s is not None and not (s > 0).all():
                 if verb == "test_then_train":
                     scores = self._learn_weighted_runs(array, Y, s, class_mask, when)
-                    self._calibrate(scores, Y, s, class_mask)
-                    return self._to_predictions(scores, class_mask)
+                    return scores, class_mask, self._calibrate(scores, Y, s, class_mask)
                 on = s > 0
                 if not on.any():
-                    return np.empty(0)
+                    return Y, class_mask, s
                 array, Y, s = array[on], Y[on], s[on]
                 class_mask, when = (None if a is None else a[on] for a in (class_mask, when))
             scores = self._learn_at(array, Y, s, class_mask, when)
-            self._calibrate(scores, Y, s, class_mask)
-        return self._to_predictions(scores, class_mask) if verb == "test_then_train" else scores
+            return scores, class_mask, self._calibrate(scores, Y, s, class_mask)
 
     def _learn_weighted_runs(
         self, X: Floats, Y: Floats, s: Floats, class_mask: Array | None, time: Array | None

@@ -202,7 +202,12 @@ class AutoState:
         return replace(
             self,
             parts=tuple(
-                (memory.grown(d, center), center.grown(d), prior.grown(d), floor.grown(d, ridge))
+                (
+                    memory.grown(d, center, floor.share_of_new(prior)),
+                    center.grown(d),
+                    prior.grown(d),
+                    floor.grown(d, ridge),
+                )
                 for memory, center, prior, floor in self.parts
             ),
         )
