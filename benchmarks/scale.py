@@ -7,8 +7,8 @@ The first reports rows per second with one and two workers and on each installed
 memory of this process (with one worker, it learns here), and the same files with
 ``SGDRegressor.partial_fit`` of scikit-learn, polars-online and Dask-ML, if they are installed. The
 second prints the same for tables of increasing size, to find from which size two processes, Ray and
-Dask are faster than the plain loop, start of the engine included. Each contender runs in a process of its
-own, one after the other; times contain reading.
+Dask are faster than the plain loop, start of the engine included. Each contender runs in a process
+of its own, one after the other; times contain reading.
 """
 
 import argparse
