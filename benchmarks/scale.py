@@ -165,7 +165,8 @@ def compare(folder: Path, rows: int, only: list[str] | None) -> list[dict[str, A
             apart = float(np.abs(np.subtract(coefficients, expected)).max())
         line = {
             "contender": name, "seconds": round(seconds, 2),
-            "rows/s": float(f"{rows / seconds:.3g}"), "MiB": round(peak, 1), "coefficients apart": apart,
+            "rows/s": float(f"{rows / seconds:.3g}"), "MiB": round(peak, 1),
+            "coefficients apart": apart,
         }  # fmt: skip
         print(json.dumps(line), flush=True)
         table.append(line)
