@@ -3,20 +3,21 @@
     python benchmarks/scale.py --rows 1e8 --columns 20 --shards 40 --folder /tmp/shards
     python benchmarks/scale.py --break-even
 
-The first reports rows per second with one and two workers and on each installed engine, the peak
-memory of this process (with one worker, it learns here), and the same files with
-``SGDRegressor.partial_fit`` of scikit-learn, polars-online and Dask-ML, if they are installed. The
-second prints the same for tables of increasing size, to find from which size two processes, Ray and
-Dask are faster than the plain loop, start of the engine included. Each contender runs in a process
-of its own, one after the other; times contain reading.
+The first reports seconds, rows per second and the peak memory of the calling process (with one
+worker, it learns here), and the same files with ``SGDRegressor.partial_fit`` of scikit-learn,
+polars-online and Dask-ML, if they are installed. The second prints the same for tables of
+increasing size, to find from which size two processes, Ray and Dask are faster than the plain loop.
+Each contender runs in a process of its own, one after the other; times contain reading and the
+start of the engine, and imports that it makes.
 """
 
 import argparse
 import importlib.util
 import json
-import multiprocessing
 import resource
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -127,34 +128,28 @@ def _contenders() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
     }
 
 
-def _timed(name: str, folder: Path, result: Any) -> None:
-    """Run a contender in this new process; send seconds, peak memory (MiB) and coefficients."""
+def _timed(name: str, folder: Path) -> None:
+    """Run a contender here; print seconds, peak memory of this process (MiB) and coefficients."""
     warnings.simplefilter("ignore")
     function, arguments = _contenders()[name]
     start = time.perf_counter()
-    coefficients = function(folder, *arguments)
+    coefficients = np.ravel(function(folder, *arguments)).tolist()
     seconds = time.perf_counter() - start
-    usage = (
-        resource.getrusage(who).ru_maxrss
-        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
-    here, children = (kib / 1024 for kib in usage)
-    result.send((seconds, here, children, None if coefficients is None else np.ravel(coefficients)))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps([seconds, peak, coefficients]))
 
 
-def measure(name: str, folder: Path) -> tuple[float, float, float, Any]:
-    """Run a contender in a new process."""
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_timed, args=(name, folder, sender))
-    process.start()
-    sender.close()
-    try:
-        return receiver.recv()  # type: ignore[no-any-return]
-    except EOFError:
-        return float("nan"), float("nan"), float("nan"), None
-    finally:
-        process.join()
+def measure(name: str, folder: Path) -> tuple[float, float, Any]:
+    """Run a contender in a new process; return what `_timed` prints.
+
+    A process of `multiprocessing` would wait at its end until the idle workers of joblib end.
+    """
+    call = [sys.executable, __file__, "--contender", name, "--folder", str(folder)]
+    done = subprocess.run(call, check=False, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    if done.returncode:
+        return float("nan"), float("nan"), None
+    seconds, peak, coefficients = json.loads(done.stdout.splitlines()[-1])
+    return seconds, peak, coefficients
 
 
 def compare(folder: Path, rows: int, only: list[str] | None) -> list[dict[str, Any]]:
@@ -163,12 +158,15 @@ def compare(folder: Path, rows: int, only: list[str] | None) -> list[dict[str, A
     for name in _contenders():
         if only and not any(part in name for part in only):
             continue
-        seconds, here, children, coefficients = measure(name, folder)
-        expected = coefficients if expected is None else expected
-        apart = np.nan if coefficients is None else float(np.abs(coefficients - expected).max())
+        seconds, peak, coefficients = measure(name, folder)
+        expected = expected or coefficients
+        apart = float("nan")
+        if coefficients and expected:
+            apart = float(np.abs(np.subtract(coefficients, expected)).max())
         line = {
-            "contender": name, "seconds": round(seconds, 2), "rows/s": round(rows / seconds),
-            "MiB": round(here), "MiB, largest child": round(children), "coefficients apart": apart,
+            "contender": name, "seconds": round(seconds, 2),
+            "rows/s": float(f"{rows / seconds:.3g}"), "MiB": round(peak, 1),
+            "coefficients apart": apart,
         }  # fmt: skip
         print(json.dumps(line), flush=True)
         table.append(line)
@@ -184,7 +182,11 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="parent folder of the shards")
     parser.add_argument("--break-even", action="store_true")
     parser.add_argument("--only", nargs="*", help="parts of the names of contenders")
+    parser.add_argument("--contender", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.contender:
+        _timed(given.contender, given.folder)
+        return
     sizes = [10**5, 10**6, 4 * 10**6, 16 * 10**6] if given.break_even else [int(given.rows)]
     for rows in sizes:
         folder = Path(tempfile.mkdtemp(prefix="onepass-scale-", dir=given.folder))
