@@ -30,8 +30,8 @@ If the dictionary exceeds its budget, one row i is dropped: that of the smallest
     α_i² / (K⁻¹)_ii,     α = L⁻ᵀ μ                                                     [2] (5)
 
 which may be the newest. f does not change at the other rows of the dictionary. Of ten criteria,
-(5) was the only one that was never far from the best (docs/kernels.md). Dropping rotates the basis
-by a Hessenberg matrix H, whose last column is v = L⁻¹ e_i / ‖L⁻¹ e_i‖, so that L stays triangular;
+(5) was among the best in each comparison (docs/results/kernel.md). Dropping rotates the basis by a
+Hessenberg matrix H, whose last column is v = L⁻¹ e_i / ‖L⁻¹ e_i‖, so that L stays triangular;
 products with H are cumulative sums.
 
 Without noise, each new row of the dictionary is fitted exactly with the least change of f, and a
@@ -74,7 +74,7 @@ _LARGEST = 1e100  # kernel values and targets up to this bound have finite squar
 _NARROW = 32  # features up to which distances are computed one by one, without cancellation
 
 
-class Update(NamedTuple):
+class _Update(NamedTuple):
     """Result of learning a block of n rows."""
 
     posterior: "KernelPosterior"
@@ -199,7 +199,7 @@ class KernelPosterior:
             inverse=inverse,
         )
 
-    def updated(self, Q: Floats, Y: Floats, noise: Floats, forgetting: float = 1.0) -> Update:
+    def updated(self, Q: Floats, Y: Floats, noise: Floats, forgetting: float = 1.0) -> _Update:
         """Learn rows with features Q (m, n), targets Y (n, c) and noise (n,) by (2)-(4)."""
         n = len(Y)
         fade = np.sqrt(forgetting) ** np.arange(n + 1)
@@ -234,7 +234,7 @@ class KernelPosterior:
             squares=before.squares + weights @ nu**2,
             mass=before.mass + float(weights.sum()),
         )
-        return Update(after, deviations[:, None] * nu, V, nu, deviations)
+        return _Update(after, deviations[:, None] * nu, V, nu, deviations)
 
     def with_inverse(self) -> "KernelPosterior":
         """Return the same posterior with the diagonal of K⁻¹."""
