@@ -238,8 +238,7 @@ class KernelPosterior:
 
     def with_inverse(self) -> "KernelPosterior":
         """Return the same posterior with the diagonal of K⁻¹."""
-        m = len(self.L)
-        if len(self.inverse) == m and self.pruned % max(m, 1):
+        if len(self.inverse) == len(self.L):
             return self
         triangle = lapack.dtrtri(self.L, lower=1)[0]
         return replace(self, inverse=np.einsum("ij,ij->j", triangle, triangle))
@@ -256,7 +255,9 @@ class KernelPosterior:
         unit[i] = 1.0
         v = linalg.solve_lower(self.L, unit)
         inverse = self.inverse
-        if len(inverse) == m:
+        if len(inverse) < m or (self.pruned + 1) % m == 0:  # computed anew, since errors add up
+            inverse = np.zeros(0)
+        else:
             column = linalg.solve_lower_transposed(self.L, v)[:, 0]
             inverse = np.delete(np.maximum(inverse - column**2 / column[i], 0.0), i)
             inverse = np.maximum(inverse, np.finfo(np.float64).tiny)
