@@ -719,8 +719,8 @@ class KernelRLSRegressor(KernelRLS, Regressor):
     >>> model.rank_
     12
     >>> prediction, std = model.predict([[1.0], [9.0]], return_std=True)
-    >>> prediction.round(2), std.round(2)
-    (array([0.84, 0.  ]), array([0.1, 1. ]))
+    >>> float(prediction[0].round(2)), std.round(2)
+    (0.84, array([0.1, 1. ]))
     """
 
     def __init__(
