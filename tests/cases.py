@@ -162,6 +162,19 @@ VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
         {"forgetting": forgetting.Window(12), "prior": 1.0},
         {"forgetting": forgetting.Window(12, factor=0.9)},
     ],
+    "KernelRLSRegressor": [
+        {"tolerance": 0.0, "budget": None, "gamma": 0.5},
+        {"budget": 9, "gamma": 0.5, "noise": 0.01},
+        {"kernel": "laplacian", "gamma": 0.5, "forgetting": 0.95},
+        {"kernel": "polynomial", "gamma": 0.5, "noise": 1.0},
+        {"noise": 0.0, "budget": 9, "gamma": 0.5, "tolerance": 0.01},
+        {"kernel": "cosine", "forgetting": 0.9, "budget": 5, "gamma": 0.5},
+        {"kernel": "linear", "gamma": 0.5, "tolerance": 0.0, "budget": None},
+    ],
+    "KernelRLSClassifier": [
+        {"tolerance": 0.0, "budget": None, "gamma": 0.5},
+        {"forgetting": 0.95, "budget": 9, "gamma": 0.5},
+    ],
     "ORFitRegressor": [
         {"memory": 2, "fit_intercept": True},
         {"memory": None},

@@ -11,6 +11,7 @@ import pickle
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -301,7 +302,8 @@ def test_memory_does_not_grow_with_the_stream(case: Case) -> None:
     rows = 100
     X = features(10 * rows)
     y = make_targets(case, X[:rows])
-    few = {"max_prototypes": 9} if hasattr(case.made, "max_prototypes") else {}
+    limits = {"max_prototypes": 9, "budget": 9}
+    few = {name: limit for name, limit in limits.items() if hasattr(case.made, name)}
     learner = case(**few)  # a limit that the first rows reach
     peaks = []
     for k in range(10):
@@ -768,7 +770,8 @@ def test_huge_single_rows_give_finite_results_or_errors(case: Case) -> None:
     learner = case().fit(X, y)
     before = snapshot(learner)
     for x in (np.full(4, 1e200), np.array([0.0, 1e160, 0.0, -1.0])):
-        learner.predict_one(x)
+        with suppress(NumericalError):  # a kernel of high degree overflows
+            learner.predict_one(x)
         assert snapshot(learner) == before
         try:
             learner.learn_one(x, y[0])
@@ -797,6 +800,8 @@ def _floats(thing: Any) -> Iterator[Any]:
 
 @every
 def test_grow_equals_zero_features_before(case: Case) -> None:
+    if getattr(case(), "gamma", 1.0) is None:
+        pytest.skip("the default width of a kernel depends on the number of features")
     if getattr(case(), "forgetting", 1.0) in {0.9, 0.95, forgetting.Exponential(0.95)}:
         pytest.skip("with forgetting, the prior of new features starts at full weight")
     X = features(2 * N)
@@ -820,6 +825,8 @@ def test_grow_equals_zero_features_before(case: Case) -> None:
 
 @every_regressor
 def test_several_outputs_equal_several_regressors(case: Case) -> None:
+    if getattr(case.made, "budget", None) in {5, 9}:
+        pytest.skip("all outputs together determine which rows of a dictionary are dropped")
     X = features(N)
     y = make_targets(case, X)
     Y = np.column_stack([y, X[:, 0] - y, np.ones(N), np.zeros(N)])

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from onepass.evaluate.suggest import suggest as suggest
     from onepass.features.pipeline import Pipeline as Pipeline
     from onepass.learners import ARTIPCAClassifier as ARTIPCAClassifier
+    from onepass.learners import KernelRLSClassifier as KernelRLSClassifier
+    from onepass.learners import KernelRLSRegressor as KernelRLSRegressor
     from onepass.learners import NearestClassMean as NearestClassMean
     from onepass.learners import ORFitClassifier as ORFitClassifier
     from onepass.learners import ORFitRegressor as ORFitRegressor
@@ -50,6 +52,8 @@ _PUBLIC = {
     "ARTIPCACluster": "learners.art_ipca",
     "Conformal": "learners.conformal",
     "Keyed": "learners.keyed",
+    "KernelRLSClassifier": "learners",
+    "KernelRLSRegressor": "learners",
     "NearestClassMean": "learners",
     "ORFitClassifier": "learners",
     "ORFitRegressor": "learners",

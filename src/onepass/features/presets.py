@@ -192,7 +192,7 @@ def _for_tables(kind: type) -> dict[str, Any]:
     """Return defaults adapted to tables."""
     start: dict[str, dict[str, Any]] = {
         # a prior of one row: stable from the first rows, in any units; most tables drift
-        "forgetting": {"prior": 1.0, "forgetting": "auto"},
+        "prior": {"prior": 1.0, "forgetting": "auto"},
         "memory": {"noise": 1.0, "fit_intercept": True},  # more rows than weights: average
         "initial": {"fit_intercept": True},  # the classes of a table are seldom balanced
     }
@@ -206,7 +206,8 @@ def _all_learners() -> dict[str, dict[str, type]]:
     for listed in learners.__all__:
         kind = getattr(learners, listed)
         task = "classification" if is_classifier(kind()) else "regression"
-        name = listed.removesuffix("Regressor").removesuffix("Classifier").lower()
+        name = listed.removesuffix("Regressor").removesuffix("Classifier")
+        name = name.replace("KernelRLS", "KRLS").lower()
         known.setdefault(name, {})[task] = kind
     return known
 

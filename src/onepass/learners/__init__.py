@@ -4,6 +4,11 @@ from onepass.learners.art_ipca import ARTIPCAClassifier, ARTIPCACluster
 from onepass.learners.class_means import Means, Moments, NearestClassMean
 from onepass.learners.conformal import Conformal
 from onepass.learners.discriminant import StreamingLDA, StreamingQDA
+from onepass.learners.kernel_rls import (
+    KernelPosterior,
+    KernelRLSClassifier,
+    KernelRLSRegressor,
+)
 from onepass.learners.keyed import Keyed
 from onepass.learners.losses import (
     Absolute,
@@ -24,6 +29,8 @@ from onepass.serialization.codec import Role, register
 
 __all__ = [
     "ARTIPCAClassifier",
+    "KernelRLSClassifier",
+    "KernelRLSRegressor",
     "NearestClassMean",
     "ORFitClassifier",
     "ORFitRegressor",
@@ -36,12 +43,14 @@ __all__ = [
     "StreamingQDA",
 ]
 
-STATES = (ARTIPCACluster, Means, Moments, Page, Prototypes)
+STATES = (ARTIPCACluster, KernelPosterior, Means, Moments, Page, Prototypes)
 """The registered private classes."""
 
 register(
     Role.LEARNER,
     ARTIPCAClassifier,
+    KernelRLSClassifier,
+    KernelRLSRegressor,
     NearestClassMean,
     ORFitClassifier,
     ORFitRegressor,
