@@ -75,6 +75,11 @@ DEFENDED: list[tuple[Callable[[Any], bool], str, str]] = [
         "Forgetting counts rows: a repeated row discounts earlier rows twice.",
     ),
     (
+        lambda made: hasattr(made, "process_noise"),
+        EQUIVALENCE,
+        "The weights move before each row: a repeated row takes two steps of time.",
+    ),
+    (
         lambda made: getattr(made, "ridge", None) == 0.0,
         EQUIVALENCE,
         "Below full rank the norm is scaled by the first values, and the check shuffles the rows.",

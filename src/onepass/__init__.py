@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onepass.evaluate.suggest import suggest as suggest
     from onepass.features.pipeline import Pipeline as Pipeline
     from onepass.learners import ARTIPCAClassifier as ARTIPCAClassifier
+    from onepass.learners import KalmanRegressor as KalmanRegressor
     from onepass.learners import NearestClassMean as NearestClassMean
     from onepass.learners import ORFitClassifier as ORFitClassifier
     from onepass.learners import ORFitRegressor as ORFitRegressor
@@ -48,6 +49,7 @@ _PUBLIC = {
     "ARTIPCAClassifier": "learners",
     "ARTIPCACluster": "learners.art_ipca",
     "Conformal": "learners.conformal",
+    "KalmanRegressor": "learners",
     "Keyed": "learners.keyed",
     "NearestClassMean": "learners",
     "ORFitClassifier": "learners",

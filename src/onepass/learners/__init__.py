@@ -4,6 +4,7 @@ from onepass.learners.art_ipca import ARTIPCAClassifier, ARTIPCACluster
 from onepass.learners.class_means import Means, Moments, NearestClassMean
 from onepass.learners.conformal import Conformal
 from onepass.learners.discriminant import StreamingLDA, StreamingQDA
+from onepass.learners.kalman import KalmanRegressor
 from onepass.learners.keyed import Keyed
 from onepass.learners.losses import (
     Absolute,
@@ -24,6 +25,7 @@ from onepass.serialization.codec import Role, register
 
 __all__ = [
     "ARTIPCAClassifier",
+    "KalmanRegressor",
     "NearestClassMean",
     "ORFitClassifier",
     "ORFitRegressor",
@@ -42,6 +44,7 @@ STATES = (ARTIPCACluster, Means, Moments, Page, Prototypes)
 register(
     Role.LEARNER,
     ARTIPCAClassifier,
+    KalmanRegressor,
     NearestClassMean,
     ORFitClassifier,
     ORFitRegressor,
