@@ -31,7 +31,7 @@ WITHIN void add_outer(double *factor, ptrdiff_t p, double c, double *a, ptrdiff_
     }
 }
 
-/* P <- F P F^T / discount + diag(q) + G^T G; `old` is work space for (p, p) numbers. */
+/* F is given as its transpose. P <- F P F^T / discount + diag(q) + G^T G; `old` is work space for (p, p) numbers. */
 WITHIN void predict(double *factor, double *old, double *a, ptrdiff_t p, double discount,
                     const double *q, const double *G, const double *F)
 {
@@ -40,11 +40,10 @@ WITHIN void predict(double *factor, double *old, double *a, ptrdiff_t p, double 
         memset(factor, 0, (size_t)(p * p) * sizeof(double));
         for (ptrdiff_t j = 0; j < p; j++) {
             const double *u = old + j * p;
-            for (ptrdiff_t i = 0; i < p; i++) {
-                a[i] = F[i * p + j];
-                for (ptrdiff_t k = 0; k < j; k++)
-                    a[i] += F[i * p + k] * u[k];
-            }
+            memcpy(a, F + j * p, (size_t)p * sizeof(double));
+            for (ptrdiff_t k = 0; k < j; k++)
+                for (ptrdiff_t i = 0; i < p; i++)
+                    a[i] += F[k * p + i] * u[k];
             add_outer(factor, p, fmin(u[j] / discount, LARGEST), a, p - 1);
         }
     } else if (discount != 1.0) {
@@ -85,18 +84,19 @@ WITHIN double correct(double *factor, double *b, ptrdiff_t p, const double *x, d
 }
 
 /* Learn n rows; W (c, p) and factor are updated in place. A row whose first target is nan has no
-   targets. Writes the predictions (n, c) before each row and the variances S (n). */
-EVERY_MACHINE static void filter(ptrdiff_t n, ptrdiff_t p, ptrdiff_t c, double discount,
+   targets. Writes the predictions (n, c) before each row and the variances S (n). Returns whether
+   all numbers are finite. */
+EVERY_MACHINE static int filter(ptrdiff_t n, ptrdiff_t p, ptrdiff_t c, double discount,
                                  void *const *at, double *old, double *a)
 {
     const double *X = at[0], *Y = at[1], *r = at[2], *q = at[3], *G = at[4], *F = at[5];
-    double *W = at[6], *factor = at[7], *predictions = at[8], *S = at[9];
+    double *W = at[6], *factor = at[7], *predictions = at[8], *S = at[9], sum = 0.0;
     for (ptrdiff_t i = 0; i < n; i++, X += p, Y += c, predictions += c) {
         for (ptrdiff_t k = 0; F && k < c; k++) {
             memset(a, 0, (size_t)p * sizeof(double));
-            for (ptrdiff_t j = 0; j < p; j++)
-                for (ptrdiff_t l = 0; l < p; l++)
-                    a[j] += F[j * p + l] * W[k * p + l];
+            for (ptrdiff_t l = 0; l < p; l++)
+                for (ptrdiff_t j = 0; j < p; j++)
+                    a[j] += F[l * p + j] * W[k * p + l];
             memcpy(W + k * p, a, (size_t)p * sizeof(double));
         }
         predict(factor, old, a, p, discount, q, G, F);
@@ -104,21 +104,29 @@ EVERY_MACHINE static void filter(ptrdiff_t n, ptrdiff_t p, ptrdiff_t c, double d
             predictions[k] = 0.0;
             for (ptrdiff_t j = 0; j < p; j++)
                 predictions[k] += W[k * p + j] * X[j];
+            sum += 0.0 * predictions[k];
         }
         S[i] = NAN;
         if (isnan(Y[0]))
             continue;
         S[i] = correct(factor, a, p, X, r[i]);
+        sum += 0.0 * S[i];
         for (ptrdiff_t k = 0; k < c; k++)
             for (ptrdiff_t j = 0; j < p; j++)
                 W[k * p + j] += a[j] * ((Y[k] - predictions[k]) / S[i]);
     }
+    for (ptrdiff_t j = 0; j < c * p; j++)
+        sum += 0.0 * W[j]; /* nan unless finite */
+    for (ptrdiff_t j = 0; j < p * p; j++)
+        sum += 0.0 * factor[j];
+    return sum == 0.0;
 }
 
 PyObject *kalman(PyObject *module, PyObject *args)
 {
     Arrays a;
     Py_ssize_t n, p, c;
+    int finite = 0;
     double discount;
     (void)module;
     if (!PyArg_ParseTuple(args, "nnndOOOOOOOOOO:kalman", &n, &p, &c, &discount, &a.given[0],
@@ -134,7 +142,7 @@ PyObject *kalman(PyObject *module, PyObject *args)
     if (work) {
         Py_BEGIN_ALLOW_THREADS
         const unsigned mode = flush_subnormals();
-        filter(n, p, c, discount, a.at, work, work + p * p);
+        finite = filter(n, p, c, discount, a.at, work, work + p * p);
         restore_mode(mode);
         Py_END_ALLOW_THREADS
     } else if (good) {
@@ -143,5 +151,5 @@ PyObject *kalman(PyObject *module, PyObject *args)
     }
     free(work);
     release_arrays(&a);
-    return good ? Py_NewRef(Py_None) : NULL;
+    return good ? PyBool_FromLong(finite) : NULL;
 }

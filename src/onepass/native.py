@@ -97,7 +97,8 @@ steps, or None, are updated in place, and ``predictions`` (n, c) is written.
 
 ``kalman(n, p, c, discount, X, Y, noise, q, G, F, W, factor, predictions, variances)`` is the Kalman
 filter of :mod:`onepass.learners.kalman`: W (c, p) and the factor (p, p) of the covariance are
-updated in place; ``G`` and ``F`` (p, p) may be None. A row whose first target is NaN has none.
+updated in place; ``G`` and ``F`` (p, p), the transposed transition, may be None. A row whose first
+target is NaN has none. Returns whether all numbers are finite.
 
 ``calibrate(c, state, scores, y)`` updates the state (4,) of a calibration with the scores (c,) of a
 row of class y.

@@ -32,7 +32,9 @@ the process noise is estimated. O(p²) memory.
 [3] M. West, J. Harrison, "Bayesian forecasting and dynamic models", 2nd edition, 1997.
 """
 
-from typing import Any, NamedTuple
+import math
+from functools import lru_cache
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -42,7 +44,7 @@ from onepass.errors import NumericalError, ParameterError
 from onepass.learners.estimator import Regressor
 from onepass.learners.linear import check_fitted, coefficients, initial_weights, intercepts
 from onepass.memory.forgetting.auto import AutoState
-from onepass.types import Array, ArrayLike, Floats, RowLike
+from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.table import TableLike
 
 __all__ = ["PROCESS_NOISES", "KalmanRegressor"]
@@ -79,20 +81,23 @@ class _Dynamics(NamedTuple):
 
     def learn(
         self, expert: int, W: Floats, factor: Floats, Z: Floats, Y: Floats, r: Floats
-    ) -> tuple[Floats, Floats]:
+    ) -> tuple[Floats, Floats, bool]:
         """Learn rows, W (c, p) and factor (p, p) in place; return predictions and S of (3).
 
-        A row whose first target is NaN has no targets; its S is NaN.
+        A row whose first target is NaN has no targets; its S is NaN. The last value is whether
+        all others are finite.
         """
         predictions, S = np.empty(Y.shape), np.empty(len(Y))
         if native.loops is None:
             self._learn(expert, W, factor, Z, Y, r, predictions, S)
+            good = linalg.finite(W, factor, predictions, S[~np.isnan(Y[:, 0])])
         else:
-            native.loops.kalman(
-                len(Z), len(factor), len(W), self.discount, Z, Y, r, self.q[expert], self.G, self.F,
-                W, factor, predictions, S,
+            good = native.loops.kalman(
+                len(Z), len(factor), len(W), self.discount, Z, Y, r, self.q[expert], self.G,
+                None if self.F is None else np.ascontiguousarray(self.F.T), W, factor, predictions,
+                S,
             )  # fmt: skip
-        return predictions, S
+        return predictions, S, good
 
     def _learn(
         self, expert: int, W: Floats, factor: Floats, Z: Floats, Y: Floats, r: Floats,
@@ -247,30 +252,16 @@ class KalmanRegressor(Regressor):
 
     def _dynamics(self, p: int) -> _Dynamics:
         """Validate the parameters, for p weights."""
-        who = type(self).__name__
-        if self.missing not in {"error", "advance"}:
-            raise ParameterError(
-                f"{who}: `missing` must be 'error' or 'advance', got {self.missing!r}. "
-                "Choose one of the two."
-            )
-        discount = validation.in_range(self.forgetting, "forgetting", who, above=0.0, high=1.0)
-        noise = 1.0
-        if not _is_auto(self.noise):
-            noise = validation.in_range(self.noise, "noise", who, above=0.0)
-        F, G = None, None
-        if self.transition is not None:
-            F = _finite(self.transition, "transition", {(p, p)}, who)
-        if _is_auto(self.process_noise):
-            q: Floats = noise * np.outer(PROCESS_NOISES, np.ones(p))
+        values: tuple[Any, Any, Any, Any]
+        values = self.process_noise, self.noise, self.forgetting, self.missing
+        if self.transition is None and all(isinstance(v, (str, int, float)) for v in values):
+            dynamics = _plain_dynamics(*values, p, type(self).__name__)
         else:
-            given = _covariance(self.process_noise, "process_noise", p, who)
-            G = _root(given) if given.ndim == 2 else None
-            q = np.zeros((1, p)) if given.ndim == 2 else given[None]
-        dynamics = _Dynamics(F, discount, q, G, noise)
-        if self._started and len(q) != len(getattr(self, "factors_", q)):
+            dynamics = _dynamics(*values, p, type(self).__name__, F=self.transition)
+        if self._started and len(dynamics.q) != len(getattr(self, "factors_", dynamics.q)):
             raise ParameterError(
-                f"{who}: `process_noise` must stay 'auto' or a covariance, as it was when learning "
-                f"started, got {self.process_noise!r}. Call fit to start again."
+                f"{type(self).__name__}: `process_noise` must stay 'auto' or a covariance, as it "
+                f"was when learning started, got {self.process_noise!r}. Call fit to start again."
             )
         return dynamics
 
@@ -315,11 +306,8 @@ class KalmanRegressor(Regressor):
         del class_mask
         Z, c = self._rows(X), Y.shape[1]
         dynamics = self._dynamics(Z.shape[1])
-        with np.errstate(over="ignore"):
-            r = np.full(len(Z), dynamics.noise) if s is None else dynamics.noise / s
-        r, gaps = np.minimum(r, 1e300), np.isnan(Y)
         W, factors, mixtures = self.parameters_.copy(), self.factors_, self.mixtures_
-        predictions: Floats
+        gaps, good = np.isnan(Y), True
         if factors.shape[1] < c and (gaps != gaps[:, :1]).any():  # outputs no longer share P
             factors = np.repeat(factors, c, axis=1)
             mixtures = tuple(_output(mixtures[0], k) for k in range(c)) if mixtures else ()
@@ -327,26 +315,80 @@ class KalmanRegressor(Regressor):
         each = np.empty((len(W), *Y.shape))  # the predictions of the experts
         S = np.empty(each.shape)
         with np.errstate(all="ignore"):
+            r = np.minimum(dynamics.noise / (np.ones(len(Z)) if s is None else s), 1e300)
             for k, one in np.ndindex(len(W), groups):
                 at = slice(None) if groups == 1 else slice(one, one + 1)
                 y = np.ascontiguousarray(Y[:, at])
-                each[k][:, at], variances = dynamics.learn(k, W[k, at], factors[k, one], Z, y, r)
-                S[k][:, at] = variances[:, None]
+                learned = dynamics.learn(k, W[k, at], factors[k, one], Z, y, r)
+                each[k][:, at], S[k][:, at], good = (
+                    learned[0],
+                    learned[1][:, None],
+                    good & learned[2],
+                )
             squares = np.where(gaps, 0.0, (Y - each) ** 2 / S).sum(axis=1) + self.squares_
-            predictions = each[0]
+            predictions: Floats = each[0]
             if mixtures:
                 predictions, mixtures = _mixed(mixtures, each, Y, s)
-        good = linalg.finite(W, factors, squares, each, predictions) and np.isfinite(S[:, ~gaps])
-        if not np.all(good):
-            size = max(linalg.magnitude(Z), linalg.magnitude(np.nan_to_num(Y)))
-            raise NumericalError(
-                f"{type(self).__name__}: rows, weights and their covariance must stay within "
-                f"float64, got values up to {size:.3g}. Use units in which features and targets "
-                "are nearer to 1; with a `transition`, check that its eigenvalues are at most 1."
-            )
+        if not (good and linalg.finite(squares, predictions)):
+            raise self._overflow(Z, Y)
         self.parameters_, self.factors_, self.mixtures_ = W, factors, mixtures
         self.squares_, self.counts_ = squares, self.counts_ + (~gaps).sum(axis=0)
         return predictions
+
+    def _overflow(self, Z: Floats, Y: Floats) -> NumericalError:
+        size = max(linalg.magnitude(Z), linalg.magnitude(np.nan_to_num(Y)))
+        return NumericalError(
+            f"{type(self).__name__}: rows, weights and their covariance must stay within float64, "
+            f"got values up to {size:.3g}. Use units in which features and targets are nearer to "
+            "1; with a `transition`, check that its eigenvalues are at most 1."
+        )
+
+    def learn_one(
+        self,
+        x: RowLike,
+        y: ArrayLike | None,
+        sample_weight: float = 1.0,
+        *,
+        time: TimeLike | None = None,
+    ) -> Self:
+        """Learn one row.
+
+        Parameters
+        ----------
+        x : array-like of shape (d,), or dict of named features
+        y : float or array-like of shape (c,)
+            Target.
+        sample_weight : float, default=1.0
+        time : object
+            Not accepted; for compatibility with other learners.
+
+        Returns
+        -------
+        self
+        """
+        row: Any = x
+        target: Any = y
+        own = self.__dict__
+        loops = native.loops is not None
+        plain = isinstance(target, float) and sample_weight == 1 and time is None
+        plain = plain and own.get("target_ndim_") == 1 and loops
+        plain = plain and not self.mixtures_ and type(row) is np.ndarray and row.ndim == 1
+        if not plain or not validation.is_matrix(row[None], self.n_features_in_):
+            return super().learn_one(x, y, sample_weight, time=time)
+        if not math.isfinite(target):  # refused or missing
+            return super().learn_one(x, y, sample_weight, time=time)
+        Z, Y = self._rows(row[None]), np.array([[target]])
+        W, factor, dynamics = self.parameters_.copy(), self.factors_.copy(), self._dynamics(Z.size)
+        r = np.array([dynamics.noise])
+        predictions, S, good = dynamics.learn(0, W[0], factor[0, 0], Z, Y, r)
+        square = (float(Y[0, 0]) - float(predictions[0, 0])) ** 2 / float(S[0]) if good else np.inf
+        if not square < np.inf:
+            raise self._overflow(Z, Y)
+        own.update(
+            parameters_=W, factors_=factor, squares_=self.squares_ + square,
+            counts_=self.counts_ + 1.0, rows_seen_=self.rows_seen_ + 1,
+        )  # fmt: skip
+        return self
 
     def _widen(self, d: int) -> None:
         first, now = int(bool(self.fit_intercept)), self.parameters_.shape[2]
@@ -538,6 +580,29 @@ class KalmanRegressor(Regressor):
 
     def _initial_prediction(self, row: Floats) -> Any:
         return self._with_prior(row).predict(row[None])[0]
+
+
+def _dynamics(
+    process_noise: Any, noise: Any, forgetting: Any, missing: Any, p: int, who: str, F: Any = None
+) -> _Dynamics:
+    """Validate parameters, for p weights."""
+    if missing not in {"error", "advance"}:
+        raise ParameterError(
+            f"{who}: `missing` must be 'error' or 'advance', got {missing!r}. "
+            "Choose one of the two."
+        )
+    discount = validation.in_range(forgetting, "forgetting", who, above=0.0, high=1.0)
+    r = 1.0 if _is_auto(noise) else validation.in_range(noise, "noise", who, above=0.0)
+    F = None if F is None else _finite(F, "transition", {(p, p)}, who)
+    if _is_auto(process_noise):
+        return _Dynamics(F, discount, r * np.outer(PROCESS_NOISES, np.ones(p)), None, r)
+    given = _covariance(process_noise, "process_noise", p, who)
+    if given.ndim == 2:
+        return _Dynamics(F, discount, np.zeros((1, p)), _root(given), r)
+    return _Dynamics(F, discount, given[None], None, r)
+
+
+_plain_dynamics = lru_cache(maxsize=64, typed=True)(_dynamics)
 
 
 def _is_auto(value: object) -> bool:
