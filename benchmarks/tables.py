@@ -404,6 +404,18 @@ def kalman_streams(found: Found) -> str:
     return table(["", *models], rows)
 
 
+def potentials(found: Found) -> str:
+    """Return the error of the weights by potential, and the time of the most rows."""
+    names = list(found["rows"][0]["error"])
+    rows = [
+        [one["truth"], str(one["n"]), *(f"{one['error'][name]:.2g}" for name in names)]
+        for one in found["rows"]
+    ]
+    last = found["rows"][-1]
+    rows.append(["ms per row", str(last["n"]), *(three(last["ms"][name]) for name in names)])
+    return table(["weights not zero", "rows", *names], rows)
+
+
 TABLES: Tables = {
     "conformal": ("probabilities.json", conformal),
     "cost": ("network.json", cost),
@@ -424,6 +436,7 @@ TABLES: Tables = {
     "stability": ("stability.json", stability),
     "kalman_filters": ("kalman.json", kalman_filters),
     "kalman_streams": ("kalman.json", kalman_streams),
+    "potentials": ("potentials.json", potentials),
     "streams": ("streams.json", streams),
     "defaults": ("defaults.json", defaults),
     "suggest": ("suggest.json", suggested),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline as Pipeline
     from onepass.learners import ARTIPCAClassifier as ARTIPCAClassifier
     from onepass.learners import KalmanRegressor as KalmanRegressor
+    from onepass.learners import MirrorORFitRegressor as MirrorORFitRegressor
     from onepass.learners import NearestClassMean as NearestClassMean
     from onepass.learners import ORFitClassifier as ORFitClassifier
     from onepass.learners import ORFitRegressor as ORFitRegressor
@@ -51,6 +52,7 @@ _PUBLIC = {
     "Conformal": "learners.conformal",
     "KalmanRegressor": "learners",
     "Keyed": "learners.keyed",
+    "MirrorORFitRegressor": "learners",
     "NearestClassMean": "learners",
     "ORFitClassifier": "learners",
     "ORFitRegressor": "learners",

@@ -15,6 +15,7 @@ from onepass.learners.losses import (
     Misclassified,
     Squared,
 )
+from onepass.learners.mirror_orfit import MirrorORFitRegressor
 from onepass.learners.orfit import ORFitClassifier, ORFitRegressor
 from onepass.learners.perceptron import Perceptron
 from onepass.learners.prototypes import Page, Prototypes
@@ -26,6 +27,7 @@ from onepass.serialization.codec import Role, register
 __all__ = [
     "ARTIPCAClassifier",
     "KalmanRegressor",
+    "MirrorORFitRegressor",
     "NearestClassMean",
     "ORFitClassifier",
     "ORFitRegressor",
@@ -45,6 +47,7 @@ register(
     Role.LEARNER,
     ARTIPCAClassifier,
     KalmanRegressor,
+    MirrorORFitRegressor,
     NearestClassMean,
     ORFitClassifier,
     ORFitRegressor,

@@ -255,7 +255,7 @@ class KalmanRegressor(Regressor):
         values: tuple[Any, Any, Any, Any]
         values = self.process_noise, self.noise, self.forgetting, self.missing
         if self.transition is None and all(isinstance(v, (str, int, float)) for v in values):
-            dynamics = _plain_dynamics(*values, p, type(self).__name__)
+            dynamics: _Dynamics = _plain_dynamics(*values, p, type(self).__name__)
         else:
             dynamics = _dynamics(*values, p, type(self).__name__, F=self.transition)
         if self._started and len(dynamics.q) != len(getattr(self, "factors_", dynamics.q)):
@@ -602,7 +602,7 @@ def _dynamics(
     return _Dynamics(F, discount, given[None], None, r)
 
 
-_plain_dynamics = lru_cache(maxsize=64, typed=True)(_dynamics)
+_plain_dynamics: Any = lru_cache(maxsize=64, typed=True)(_dynamics)
 
 
 def _is_auto(value: object) -> bool:
