@@ -27,6 +27,7 @@ PAGES = tuple(
         "defaults",
         "kalman",
         "libraries",
+        "potentials",
         "probabilities",
         "service",
         "speed",
