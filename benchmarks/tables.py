@@ -21,16 +21,15 @@ from speed_tables import speed, speed_aside, speed_losses, speed_notes, speed_wi
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[1]
-RESULT_PAGES = (
-    "cost", "defaults", "libraries", "probabilities", "service", "speed", "streams",
-)  # fmt: skip
 PAGES = (
     *(
         ROOT / "docs" / "results" / f"{name}.md"
         for name in (
             "cost",
             "defaults",
+            "kalman",
             "libraries",
+            "potentials",
             "probabilities",
             "service",
             "speed",
@@ -378,6 +377,50 @@ def suggested(found: Found) -> str:
     return table(head, rows, 3)
 
 
+def kalman_filters(found: Found) -> str:
+    """Return the time of Kalman filters, and the difference of their weights."""
+    ways = list(found["filters"][0]["microseconds"])
+    rows = [
+        [
+            str(one["weights"]),
+            one["movement"],
+            *(three(one["microseconds"][way]) for way in ways),
+            *(f"{one['difference'][way]:.0e}" for way in ways[2:]),
+        ]
+        for one in found["filters"]
+    ]
+    head = ["weights", "movement", *(f"{way}, µs" for way in ways)]
+    return table([*head, *(f"difference to {way.split()[0]}" for way in ways[2:])], rows, 2)
+
+
+def kalman_streams(found: Found) -> str:
+    """Return the errors of models that follow a stream."""
+    streams_ = found["streams"]
+    models = list(next(iter(streams_.values()))["scores"])
+    rows = []
+    for name, one in streams_.items():
+        pick = max if one["metric"] == "accuracy" else min
+        best = pick(one["scores"].values())
+        cells = [score(one["metric"], one["scores"][model]) for model in models]
+        bold = score(one["metric"], best)
+        rows.append([f"{name}, {one['metric']}", *(f"**{c}**" if c == bold else c for c in cells)])
+    costs = [sum(one["microseconds"][m] for one in streams_.values()) for m in models]
+    rows.append(["mean µs per row", *(three(cost_ / len(streams_)) for cost_ in costs)])
+    return table(["", *models], rows)
+
+
+def potentials(found: Found) -> str:
+    """Return the error of the weights by potential, and the time of the most rows."""
+    names = list(found["rows"][0]["error"])
+    rows = [
+        [one["truth"], str(one["n"]), *(f"{one['error'][name]:.2g}" for name in names)]
+        for one in found["rows"]
+    ]
+    last = found["rows"][-1]
+    rows.append(["ms per row", str(last["n"]), *(three(last["ms"][name]) for name in names)])
+    return table(["weights not zero", "rows", *names], rows)
+
+
 TABLES: Tables = {
     "conformal": ("probabilities.json", conformal),
     "cost": ("network.json", cost),
@@ -396,6 +439,9 @@ TABLES: Tables = {
     "peers": ("peers.json", peers),
     "real_tables": ("real_tables.json", real_tables),
     "stability": ("stability.json", stability),
+    "kalman_filters": ("kalman.json", kalman_filters),
+    "kalman_streams": ("kalman.json", kalman_streams),
+    "potentials": ("potentials.json", potentials),
     "streams": ("streams.json", streams),
     "defaults": ("defaults.json", defaults),
     "scale_constants": ("scale_cost.json", scale_constants),

@@ -4,7 +4,7 @@
 #include "descent.h"
 #include "machine.h"
 
-enum { VERSION = 6 }; /* of the functions and their arguments; checked by onepass/native.py */
+enum { VERSION = 7 }; /* of the functions and their arguments; checked by onepass/native.py */
 
 static PyObject *descended(PyObject *module, PyObject *args)
 {
@@ -71,6 +71,9 @@ static PyMethodDef functions[] = {
      "statistics, predictions)"},
     {"correct", corrected, METH_VARARGS,
      "correct(n, d, c, unit, X, y, moves, known, W, b, predictions): return the mistakes."},
+    {"kalman", kalman, METH_VARARGS,
+     "kalman(n, p, c, discount, X, Y, noise, q, G, F, W, factor, predictions, variances): "
+     "return whether finite."},
     {"calibrate", calibrated, METH_VARARGS,
      "calibrate(c, state, scores, y): update the state of a calibration."},
     {"into", columns_into, METH_VARARGS,

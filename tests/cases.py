@@ -138,6 +138,15 @@ VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
         {"n_components": 2, "block": 8, "max_prototypes": 5},
         {"pca": "none", "similarity": "euclidean", "step": 0.3},
     ],
+    "KalmanRegressor": [
+        {"process_noise": 0.01, "noise": 0.5, "fit_intercept": False},
+        {"process_noise": 0.0, "noise": "auto", "forgetting": 0.95, "prior_variance": 10.0},
+        {"process_noise": 0.0, "prior_variance": 10.0},
+    ],
+    "MirrorORFitRegressor": [
+        {"potential": 3.0, "memory": 2},
+        {"potential": "entropy", "memory": None, "fit_intercept": True},
+    ],
     "NearestClassMean": [{"metric": "cosine"}],
     "StreamingLDA": [{"shrinkage": "oas", "priors": "uniform"}],
     "StreamingQDA": [{"reg_param": 0.0}],

@@ -26,6 +26,8 @@ __all__ = [
     "Learned",
     "RowByRow",
     "full_svd_basis",
+    "kalman_dense",
+    "kalman_square_root",
     "one_row_at_a_time",
     "ridge_qr",
     "rls_row_by_row",
@@ -309,6 +311,59 @@ def sgd_multipass(X: Any, y: Any, w0: Any, step_size: float, epochs: int) -> Flo
         for x, target in zip(X, Y, strict=True):
             W += step_size * np.outer(x, target - x @ W)
     return W[:, 0] if np.ndim(w0) == 1 else W
+
+
+def kalman_dense(
+    X: Any, y: Any, F: Floats, Q: Floats, r: Any, P: Any, w: Any, discount: float = 1.0
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """The Kalman filter with dense covariance, in Joseph's form; one output, NaN is missing.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, p)
+    y : array-like of shape (n,)
+    F, Q, P : ndarray of shape (p, p)
+        Transition, process noise, and covariance before the first row.
+    r : float or ndarray of shape (n,)
+        Variance of each target.
+    w : ndarray of shape (p,)
+        Weights before the first row.
+    discount : float
+        P becomes F P Fᵀ / discount + Q before each row.
+
+    Returns
+    -------
+    w (p,), P (p, p), predictions (n,), variances of the targets (n,)
+    """
+    n, p = np.shape(X)
+    noise, predictions, S = np.broadcast_to(r, n), np.empty(n), np.empty(n)
+    for i, x in enumerate(np.asarray(X, dtype=np.float64)):
+        w, P = F @ w, F @ P @ F.T / discount + Q
+        predictions[i], S[i] = x @ w, x @ P @ x + noise[i]
+        if np.isnan(y[i]):
+            continue
+        K = P @ x / S[i]
+        A = np.eye(p) - np.outer(K, x)
+        w, P = w + K * (y[i] - x @ w), A @ P @ A.T + noise[i] * np.outer(K, K)
+    return w, P, predictions, S
+
+
+def kalman_square_root(
+    X: Any, y: Any, F: Floats, Q: Floats, r: float, P: Any, w: Any
+) -> tuple[Floats, Floats]:
+    """The weights and the root R (P = RᵀR) of the Kalman filter: the array algorithm, by QR."""
+    p = len(w)
+    R: Any = _square_root(P, p)
+    root = _square_root(Q, p)
+    for x, target in zip(np.asarray(X, dtype=np.float64), y, strict=True):
+        w, R = F @ w, np.linalg.qr(np.vstack((R @ F.T, root)), mode="r")
+        array: Any = np.block(
+            [[np.full((1, 1), np.sqrt(r)), np.zeros((1, p))], [(R @ x)[:, None], R]]
+        )
+        array = np.linalg.qr(array, mode="r")
+        w = w + array[0, 1:] / array[0, 0] * (target - x @ w)
+        R = array[1:, 1:]
+    return w, R
 
 
 def one_row_at_a_time(learner: Any, X: Any, y: Any, sample_weight: Any = None) -> NDArray[Any]:

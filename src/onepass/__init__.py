@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from onepass.learners import ARTIPCAClassifier as ARTIPCAClassifier
     from onepass.learners import KernelRLSClassifier as KernelRLSClassifier
     from onepass.learners import KernelRLSRegressor as KernelRLSRegressor
+    from onepass.learners import KalmanRegressor as KalmanRegressor
+    from onepass.learners import MirrorORFitRegressor as MirrorORFitRegressor
     from onepass.learners import NearestClassMean as NearestClassMean
     from onepass.learners import ORFitClassifier as ORFitClassifier
     from onepass.learners import ORFitRegressor as ORFitRegressor
@@ -51,9 +53,11 @@ _PUBLIC = {
     "ARTIPCAClassifier": "learners",
     "ARTIPCACluster": "learners.art_ipca",
     "Conformal": "learners.conformal",
+    "KalmanRegressor": "learners",
     "Keyed": "learners.keyed",
     "KernelRLSClassifier": "learners",
     "KernelRLSRegressor": "learners",
+    "MirrorORFitRegressor": "learners",
     "NearestClassMean": "learners",
     "ORFitClassifier": "learners",
     "ORFitRegressor": "learners",

@@ -15,7 +15,7 @@ from onepass.errors import NotCompiledWarning
 
 __all__ = ["loops", "status"]
 
-_VERSION = 6  # of the functions below, as in native/module.c; other versions are not used
+_VERSION = 7  # of the functions below, as in native/module.c; other versions are not used
 
 
 def _load() -> tuple[ModuleType | None, str]:
@@ -94,6 +94,11 @@ row, returns the number of rows learned: less than n if the next row requires th
 predictions)`` is stochastic gradient descent on a loss, and ``correct(n, d, c, unit, X, y, moves,
 known, W, b, predictions)`` the perceptron: W (c, d), b (c,) and the statistics (c, 5) of adaptive
 steps, or None, are updated in place, and ``predictions`` (n, c) is written.
+
+``kalman(n, p, c, discount, X, Y, noise, q, G, F, W, factor, predictions, variances)`` is the Kalman
+filter of :mod:`onepass.learners.kalman`: W (c, p) and the factor (p, p) of the covariance are
+updated in place; ``G`` and ``F`` (p, p), the transposed transition, may be None. A row whose first
+target is NaN has none. Returns whether all numbers are finite.
 
 ``calibrate(c, state, scores, y)`` updates the state (4,) of a calibration with the scores (c,) of a
 row of class y.

@@ -191,6 +191,8 @@ def _split_setting(setting: str, parts: Mapping[str, type]) -> tuple[str, str]:
 def _for_tables(kind: type) -> dict[str, Any]:
     """Return defaults adapted to tables."""
     start: dict[str, dict[str, Any]] = {
+        "process_noise": {},
+        "potential": {"fit_intercept": True},
         # a prior of one row: stable from the first rows, in any units; most tables drift
         "prior": {"prior": 1.0, "forgetting": "auto"},
         "memory": {"noise": 1.0, "fit_intercept": True},  # more rows than weights: average

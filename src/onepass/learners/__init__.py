@@ -9,6 +9,7 @@ from onepass.learners.kernel_rls import (
     KernelRLSClassifier,
     KernelRLSRegressor,
 )
+from onepass.learners.kalman import KalmanRegressor
 from onepass.learners.keyed import Keyed
 from onepass.learners.losses import (
     Absolute,
@@ -19,6 +20,7 @@ from onepass.learners.losses import (
     Misclassified,
     Squared,
 )
+from onepass.learners.mirror_orfit import MirrorORFitRegressor
 from onepass.learners.orfit import ORFitClassifier, ORFitRegressor
 from onepass.learners.perceptron import Perceptron
 from onepass.learners.prototypes import Page, Prototypes
@@ -31,6 +33,8 @@ __all__ = [
     "ARTIPCAClassifier",
     "KernelRLSClassifier",
     "KernelRLSRegressor",
+    "KalmanRegressor",
+    "MirrorORFitRegressor",
     "NearestClassMean",
     "ORFitClassifier",
     "ORFitRegressor",
@@ -51,6 +55,8 @@ register(
     ARTIPCAClassifier,
     KernelRLSClassifier,
     KernelRLSRegressor,
+    KalmanRegressor,
+    MirrorORFitRegressor,
     NearestClassMean,
     ORFitClassifier,
     ORFitRegressor,

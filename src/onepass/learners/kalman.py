@@ -1,0 +1,669 @@
+"""Kalman regression: linear weights that move over time, observed with noise.
+
+Row k has weight s_k. Before it the weights w of each output move by a known matrix F and noise,
+
+    w_k = F w_(k−1) + N(0, Q_k),        y_k = x_kᵀ w_k + N(0, r / s_k)                      (1)
+
+with Q_k = Q + (1/λ − 1) F P Fᵀ: with the forgetting factor λ < 1 and Q = 0, the filter is
+exponential forgetting. The least-squares estimate and its covariance are the Kalman filter [1],
+
+    w ← F w,   P ← F P Fᵀ / λ + Q                            time                           (2)
+    S = xᵀ P x + r / s,   K = P x / S,   e = y − xᵀ w                                       (3)
+    w ← w + K e,   P ← P − K S Kᵀ                            row                            (4)
+
+in the square-root form P = Σ_j D_j u_j u_jᵀ with u_j = (u_1j, …, 1, 0, …), which stays positive
+semidefinite: (4) by Bierman's update, (2) by adding outer products [2]; in NumPy, (2) is a QR
+factorization. The outputs share P. The first row is preceded by (2) too.
+
+If the noise r is estimated, Q and the prior covariance are given in units of r ([3], 4.5), so
+that P / r does not depend on it, and r is the mean of the normalised innovations,
+
+    r = Σ e² / S / n,    where S is computed with r = 1                                     (5)
+
+whose posterior makes a new target Student's t, of variance r n / (n − 2) · S. If the process noise
+is estimated, filters with K process noises q r I learn the same rows, and are mixed by their
+prequential errors as the experts of :mod:`onepass.memory.forgetting.auto` (1)-(3) are. The
+prediction is the weighted mean, and the variance that of the mixture.
+Cost: O(p²) time per row, O(p³) with process noise or a transition, for p weights; K times that if
+the process noise is estimated. O(p²) memory.
+
+[1] R. Kalman, "A new approach to linear filtering and prediction problems", 1960.
+[2] G. Bierman, "Factorization methods for discrete sequential estimation", 1977; chapters V, VII.
+[3] M. West, J. Harrison, "Bayesian forecasting and dynamic models", 2nd edition, 1997.
+"""
+
+import math
+from functools import lru_cache
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from sklearn.base import clone
+
+from onepass import linalg, native, validation
+from onepass.errors import NumericalError, ParameterError
+from onepass.learners.estimator import Regressor
+from onepass.learners.linear import check_fitted, coefficients, initial_weights, intercepts
+from onepass.memory.forgetting.auto import AutoState
+from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
+from onepass.validation.table import TableLike
+
+__all__ = ["PROCESS_NOISES", "KalmanRegressor"]
+
+PROCESS_NOISES = (0.0, *(16.0**k for k in range(-4, 3)))
+"""The process noises of the experts, relative to the noise."""
+
+_LARGEST = 1e100  # of variances that grow because of forgetting
+_SKIPPED = 20.0  # rows that hardly determine the weights of the experts
+
+
+class _Dynamics(NamedTuple):
+    """Movement and noise of the weights, from the parameters."""
+
+    F: Floats | None
+    discount: float
+    q: Floats
+    """The diagonal of Q for each expert, (K, p)."""
+    G: Floats | None
+    """The rest of Q is GᵀG."""
+    noise: float
+    """The variance r; 1 if it is estimated."""
+
+    def moved(self, w: Floats) -> Floats:
+        """Weights (…, p) after a step of time."""
+        return w if self.F is None else w @ self.F.T
+
+    def variance(self, expert: int, factor: Floats, Z: Floats) -> Floats:
+        """The variance of the outputs of rows (n, p) after a step of time, without noise."""
+        U, D = _parts(factor)
+        V = (Z if self.F is None else Z @ self.F) @ U.T
+        variance: Floats = V**2 @ D / self.discount + Z**2 @ self.q[expert]
+        return variance if self.G is None else variance + ((Z @ self.G.T) ** 2).sum(axis=1)
+
+    def learn(
+        self, expert: int, W: Floats, factor: Floats, Z: Floats, Y: Floats, r: Floats
+    ) -> tuple[Floats, Floats, bool]:
+        """Learn rows, W (c, p) and factor (p, p) in place; return predictions and S of (3).
+
+        A row whose first target is NaN has no targets; its S is NaN. The last value is whether
+        all others are finite.
+        """
+        predictions, S = np.empty(Y.shape), np.empty(len(Y))
+        if native.loops is None:
+            self._learn(expert, W, factor, Z, Y, r, predictions, S)
+            good = linalg.finite(W, factor, predictions, S[~np.isnan(Y[:, 0])])
+        else:
+            good = native.loops.kalman(
+                len(Z), len(factor), len(W), self.discount, Z, Y, r, self.q[expert], self.G,
+                None if self.F is None else np.ascontiguousarray(self.F.T), W, factor, predictions,
+                S,
+            )  # fmt: skip
+        return predictions, S, good
+
+    def _learn(
+        self, expert: int, W: Floats, factor: Floats, Z: Floats, Y: Floats, r: Floats,
+        predictions: Floats, S: Floats,
+    ) -> None:  # fmt: skip
+        """Learn rows in NumPy."""
+        q = self.q[expert]
+        added = [np.diag(np.sqrt(q))] if q.any() else []
+        added += [] if self.G is None else [self.G]
+        for i, z in enumerate(Z):
+            W[...] = self.moved(W)  # (2)
+            if self.F is not None or self.discount != 1.0:
+                D = np.diagonal(factor) / self.discount
+                np.fill_diagonal(factor, np.minimum(D, _LARGEST))
+            if added or self.F is not None:
+                U, D = _parts(factor)
+                factor[...] = _factored(np.vstack([self.moved(np.sqrt(D)[:, None] * U), *added]))
+            predictions[i], S[i] = W @ z, np.nan
+            if np.isnan(Y[i, 0]):
+                continue
+            U, D = _parts(factor)
+            f = U @ z
+            v = D * f
+            sums = np.cumsum(np.concatenate((r[i : i + 1], f * v)))
+            b = np.cumsum(v[:, None] * U, axis=0)
+            U[1:] -= (f[1:] / sums[1:-1])[:, None] * b[:-1]  # (4)
+            factor[...] = np.tril(U, -1) + np.diag(D * (sums[:-1] / sums[1:]))
+            S[i] = sums[-1]
+            W += np.outer((Y[i] - predictions[i]) / S[i], b[-1])
+
+
+def _parts(factor: Floats) -> tuple[Floats, Floats]:
+    """Rows u_j (p, p) and D (p,) of a factor."""
+    U = np.tril(factor, -1)
+    np.fill_diagonal(U, 1.0)
+    return U, np.diagonal(factor)
+
+
+def _factored(rows: Floats) -> Floats:
+    """The factor (p, p) of P = MᵀM for rows M (m, p), m >= p."""
+    R: Any = np.linalg.qr(rows[:, ::-1], mode="r")
+    M: Floats = R[::-1, ::-1]
+    root = np.diagonal(M).copy()
+    U = M / np.where(root == 0.0, 1.0, root)[:, None]
+    np.fill_diagonal(U, root**2)
+    return np.ascontiguousarray(np.tril(U))
+
+
+class KalmanRegressor(Regressor):
+    """Linear regression whose weights move over time: a Kalman filter.
+
+    By default both noises are estimated, for features of scale near 1
+    (:class:`onepass.features.Scale`). There are p = d weights, or d + 1 with an intercept, which is
+    then the first of them.
+
+    Parameters
+    ----------
+    process_noise : float, array-like of shape (p,) or (p, p), or "auto", default="auto"
+        Covariance Q of the change of the weights before each row: that of each weight, or of each
+        of them, or a symmetric positive semidefinite matrix; in units of a squared weight, or
+        of the noise variance if the noise is estimated. 0 is no random change. ``"auto"`` mixes
+        eight filters with process noises from 0 to 256 times the noise variance.
+    noise : float or "auto", default="auto"
+        Variance r > 0 of a target, in units of a squared target; that of a row of weight s is
+        r / s. ``"auto"`` estimates it for each output (5).
+    prior_variance : float or array-like of shape (p,) or (p, p), default=1e6
+        Covariance of the weights before the first row, in the units of the process noise.
+    transition : array-like of shape (p, p), optional
+        The matrix F >= 0 by which the weights move before each row. By default the identity.
+    forgetting : float, default=1.0
+        Factor λ in (0, 1] by which the covariance is divided before each row. With
+        ``process_noise=0`` this is ``RLSRegressor(forgetting=op.forgetting.Exponential(λ))``.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept, as the weight of a feature that is always 1.
+    missing : {"error", "advance"}, default="error"
+        How to handle a target that is NaN. "error" refuses it. With "advance" it is a missing
+        observation: the row is predicted, and only time (2) passes; some outputs of a row can be
+        missing. Rows of weight 0 do not take part: for them no time passes.
+    initial_coef : array-like of shape (d,) or (c, d), optional
+        Mean of the coefficients before the first row. By default zeros.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (d,) or (c, d)
+        Coefficients after the last row.
+    intercept_ : float or ndarray of shape (c,)
+        Intercept.
+    covariance_ : ndarray of shape (d, d) or (c, d, d)
+        Covariance of the coefficients.
+    coef_std_ : ndarray of shape (d,) or (c, d)
+        Standard deviations of the coefficients.
+    noise_ : float or ndarray of shape (c,)
+        Estimate (5) of the noise variance; also if it is given, for comparison.
+    process_noise_ : float or ndarray of shape (c,)
+        The process noise that leads at present; only with ``process_noise="auto"``.
+    n_features_in_ : int
+        Number of features.
+    rows_seen_ : int
+        Number of rows learned, with those whose target is missing.
+
+    Examples
+    --------
+    >>> import numpy as np, onepass as op
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 3))
+    >>> w = np.cumsum(0.1 * rng.normal(size=(2000, 3)), axis=0)  # a random walk
+    >>> y = (X * w).sum(axis=1) + rng.normal(size=2000)
+    >>> for model in (op.KalmanRegressor(), op.RLSRegressor(forgetting="auto")):
+    ...     print(round(float(abs(model.test_then_train(X, y) - y)[100:].mean()), 2))
+    0.95
+    0.98
+    >>> known = op.KalmanRegressor(process_noise=0.01, noise=1.0, prior_variance=1.0).fit(X, y)
+    >>> known.coef_std_.round(1)
+    array([0.3, 0.3, 0.3])
+    """
+
+    _square = True
+
+    parameters_: Floats
+    """Weights (K, c, p) of the experts."""
+    factors_: Floats
+    """Factors (K, 1, p, p) of the experts, (K, c, p, p) once outputs were missing."""
+    mixtures_: tuple[AutoState, ...]
+    """The weights of the experts, for each of the factors; empty for one expert."""
+    squares_: Floats
+    """Sums of the squared normalised innovations, (K, c)."""
+    counts_: Floats
+    """Numbers of innovations, (c,)."""
+
+    def __init__(
+        self,
+        process_noise: ArrayLike | str = "auto",
+        noise: float | str = "auto",
+        prior_variance: ArrayLike = 1e6,
+        *,
+        transition: ArrayLike | None = None,
+        forgetting: float = 1.0,
+        fit_intercept: bool = True,
+        missing: str = "error",
+        initial_coef: ArrayLike | None = None,
+    ) -> None:
+        self.process_noise = process_noise
+        self.noise = noise
+        self.prior_variance = prior_variance
+        self.transition = transition
+        self.forgetting = forgetting
+        self.fit_intercept = fit_intercept
+        self.missing = missing
+        self.initial_coef: Any = initial_coef
+
+    # -- parameters ----------------------------------------------------------------------------
+
+    def _dynamics(self, p: int) -> _Dynamics:
+        """Validate the parameters, for p weights."""
+        values: tuple[Any, Any, Any, Any]
+        values = self.process_noise, self.noise, self.forgetting, self.missing
+        if self.transition is None and all(isinstance(v, (str, int, float)) for v in values):
+            dynamics: _Dynamics = _plain_dynamics(*values, p, type(self).__name__)
+        else:
+            dynamics = _dynamics(*values, p, type(self).__name__, F=self.transition)
+        if self._started and len(dynamics.q) != len(getattr(self, "factors_", dynamics.q)):
+            raise ParameterError(
+                f"{type(self).__name__}: `process_noise` must stay 'auto' or a covariance, as it "
+                f"was when learning started, got {self.process_noise!r}. Call fit to start again."
+            )
+        return dynamics
+
+    def _start(self, d: int, c: int) -> None:
+        who, first = type(self).__name__, int(bool(self.fit_intercept))
+        p = d + first
+        experts = len(self._dynamics(p).q)
+        prior = _covariance(self.prior_variance, "prior_variance", p, who)
+        factor = _factored(_root(prior)) if prior.ndim == 2 else np.diag(prior)
+        w = np.zeros((c, p))
+        w[:, first:] = initial_weights(self.initial_coef, d, c, who).T
+        self.parameters_ = np.tile(w, (experts, 1, 1))
+        self.factors_ = np.tile(factor, (experts, 1, 1, 1))
+        self.squares_, self.counts_ = np.zeros((experts, c)), np.zeros(c)
+        shares = np.full((experts, c), 1.0 / experts)
+        state = AutoState((), shares, np.zeros(c), -_SKIPPED)
+        self.mixtures_ = (state,) if experts > 1 else ()
+
+    # -- learning ------------------------------------------------------------------------------
+
+    def _receive_targets(
+        self, y: ArrayLike | None, n: int, s: Floats | None, where: str
+    ) -> tuple[Floats, None]:
+        array: Any = np.asarray(y)
+        if self.missing == "error" or array.dtype.kind not in "fO":
+            return super()._receive_targets(y, n, s, where)
+        try:
+            gaps = np.isnan(array.astype(np.float64))
+        except (TypeError, ValueError):
+            return super()._receive_targets(y, n, s, where)
+        Y, _ = super()._receive_targets(np.where(gaps, 0.0, array), n, s, where)
+        return np.where(gaps.reshape(Y.shape), np.nan, Y), None
+
+    def _rows(self, X: Floats) -> Floats:
+        """Rows with the feature of the intercept, (n, p)."""
+        X = X.astype(np.float64, copy=False)
+        if self.fit_intercept:
+            X = np.column_stack((np.ones(len(X)), X))
+        return np.ascontiguousarray(X)
+
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
+        del class_mask
+        Z, c = self._rows(X), Y.shape[1]
+        dynamics = self._dynamics(Z.shape[1])
+        W, factors, mixtures = self.parameters_.copy(), self.factors_, self.mixtures_
+        gaps, good = np.isnan(Y), True
+        if factors.shape[1] < c and (gaps != gaps[:, :1]).any():  # outputs no longer share P
+            factors = np.repeat(factors, c, axis=1)
+            mixtures = tuple(_output(mixtures[0], k) for k in range(c)) if mixtures else ()
+        factors, groups = factors.copy(), factors.shape[1]
+        each = np.empty((len(W), *Y.shape))  # the predictions of the experts
+        S = np.empty(each.shape)
+        with np.errstate(all="ignore"):
+            r = np.minimum(dynamics.noise / (np.ones(len(Z)) if s is None else s), 1e300)
+            for k, one in np.ndindex(len(W), groups):
+                at = slice(None) if groups == 1 else slice(one, one + 1)
+                y = np.ascontiguousarray(Y[:, at])
+                learned = dynamics.learn(k, W[k, at], factors[k, one], Z, y, r)
+                each[k][:, at], S[k][:, at], good = (
+                    learned[0],
+                    learned[1][:, None],
+                    good & learned[2],
+                )
+            squares = np.where(gaps, 0.0, (Y - each) ** 2 / S).sum(axis=1) + self.squares_
+            predictions: Floats = each[0]
+            if mixtures:
+                predictions, mixtures = _mixed(mixtures, each, Y, s)
+        if not (good and linalg.finite(squares, predictions)):
+            raise self._overflow(Z, Y)
+        self.parameters_, self.factors_, self.mixtures_ = W, factors, mixtures
+        self.squares_, self.counts_ = squares, self.counts_ + (~gaps).sum(axis=0)
+        return predictions
+
+    def _overflow(self, Z: Floats, Y: Floats) -> NumericalError:
+        size = max(linalg.magnitude(Z), linalg.magnitude(np.nan_to_num(Y)))
+        return NumericalError(
+            f"{type(self).__name__}: rows, weights and their covariance must stay within float64, "
+            f"got values up to {size:.3g}. Use units in which features and targets are nearer to "
+            "1; with a `transition`, check that its eigenvalues are at most 1."
+        )
+
+    def learn_one(
+        self,
+        x: RowLike,
+        y: ArrayLike | None,
+        sample_weight: float = 1.0,
+        *,
+        time: TimeLike | None = None,
+    ) -> Self:
+        """Learn one row.
+
+        Parameters
+        ----------
+        x : array-like of shape (d,), or dict of named features
+        y : float or array-like of shape (c,)
+            Target.
+        sample_weight : float, default=1.0
+        time : object
+            Not accepted; for compatibility with other learners.
+
+        Returns
+        -------
+        self
+        """
+        row: Any = x
+        target: Any = y
+        own = self.__dict__
+        loops = native.loops is not None
+        plain = isinstance(target, float) and sample_weight == 1 and time is None
+        plain = plain and own.get("target_ndim_") == 1 and loops
+        plain = plain and not self.mixtures_ and type(row) is np.ndarray and row.ndim == 1
+        if not plain or not validation.is_matrix(row[None], self.n_features_in_):
+            return super().learn_one(x, y, sample_weight, time=time)
+        if not math.isfinite(target):  # refused or missing
+            return super().learn_one(x, y, sample_weight, time=time)
+        Z, Y = self._rows(row[None]), np.array([[target]])
+        W, factor, dynamics = self.parameters_.copy(), self.factors_.copy(), self._dynamics(Z.size)
+        r = np.array([dynamics.noise])
+        predictions, S, good = dynamics.learn(0, W[0], factor[0, 0], Z, Y, r)
+        square = (float(Y[0, 0]) - float(predictions[0, 0])) ** 2 / float(S[0]) if good else np.inf
+        if not square < np.inf:
+            raise self._overflow(Z, Y)
+        own.update(
+            parameters_=W, factors_=factor, squares_=self.squares_ + square,
+            counts_=self.counts_ + 1.0, rows_seen_=self.rows_seen_ + 1,
+        )  # fmt: skip
+        return self
+
+    def _widen(self, d: int) -> None:
+        first, now = int(bool(self.fit_intercept)), self.parameters_.shape[2]
+        scalars = all(
+            _is_auto(v) or np.ndim(v) == 0 for v in (self.process_noise, self.prior_variance)
+        )
+        if self.transition is not None or not scalars:
+            raise ParameterError(
+                f"{type(self).__name__}.grow: features can be added only if `process_noise` and "
+                "`prior_variance` are numbers, without a `transition`, got arrays. Start a new "
+                "learner with larger arrays."
+            )
+        dynamics, p = self._dynamics(now), d + first
+        prior = float(_covariance(self.prior_variance, "prior_variance", 1, type(self).__name__)[0])
+        n, growth = self.rows_seen_, 1.0 / dynamics.discount
+        with np.errstate(over="ignore"):  # of a feature that was zero in all rows
+            power = np.power(growth, n)
+            steps = n if growth == 1.0 else (power - 1.0) / (growth - 1.0)
+            free = np.minimum(prior * power + dynamics.q[:, 0] * steps, _LARGEST)
+        W, factors = (
+            np.zeros((*self.parameters_.shape[:2], p)),
+            np.zeros((*self.factors_.shape[:2], p, p)),
+        )
+        W[..., :now], factors[..., :now, :now] = self.parameters_, self.factors_
+        new = np.arange(now, p)
+        factors[..., new, new] = free[:, None, None]
+        self.parameters_, self.factors_ = W, factors
+
+    def _unmergeable(self) -> str:
+        return (
+            "got one whose weights move over time, so that its state depends on the weights at its "
+            "first row. Learn all rows with one learner in their order, or use op.RLSRegressor."
+        )
+
+    # -- predictions ---------------------------------------------------------------------------
+
+    @property
+    def _shares(self) -> Floats:
+        """The weights of the experts, (K, c)."""
+        if not self.mixtures_:
+            return np.ones(self.squares_.shape)
+        return np.concatenate([state.weights for state in self.mixtures_], axis=1)
+
+    @property
+    def _means(self) -> Floats:
+        """Weights (c, p)."""
+        means: Floats = np.einsum("kc,kcp->cp", self._shares, self.parameters_)
+        return means
+
+    @property
+    def weights_(self) -> Floats:
+        """Coefficients (d, c)."""
+        weights: Floats = self._means[:, int(bool(self.fit_intercept)) :].T
+        return weights
+
+    @property
+    def coef_(self) -> Floats:
+        """Coefficients: (d,), or (c, d) for several outputs."""
+        check_fitted(self, "coef_")
+        return coefficients(self)
+
+    @property
+    def intercept_(self) -> Any:
+        """The intercept: a float, or (c,) for several outputs."""
+        c = len(self.counts_) if self._started else 1
+        return intercepts(self, lambda: self._means[:, 0] if self.fit_intercept else np.zeros(c))
+
+    @property
+    def noise_(self) -> Any:
+        """Estimate (5) of the noise variance; of the expert that leads."""
+        check_fitted(self, "noise_")
+        with np.errstate(invalid="ignore", divide="ignore"):
+            each = self.squares_ / self.counts_ * self._dynamics(self.parameters_.shape[2]).noise
+        return self._of_leading(each)
+
+    @property
+    def process_noise_(self) -> Any:
+        """The process noise that leads, in the units of ``process_noise``."""
+        check_fitted(self, "process_noise_")
+        if not self.mixtures_:
+            raise AttributeError("process_noise_ exists only with process_noise='auto'")
+        q = self._dynamics(self.parameters_.shape[2]).q[:, :1]
+        return self._of_leading(np.broadcast_to(q, self.squares_.shape))
+
+    def _of_leading(self, each: Floats) -> Any:
+        """The value (K, c) of the expert that leads for each output."""
+        best = each[self._shares.argmax(axis=0), np.arange(each.shape[1])]
+        return float(best[0]) if self.target_ndim_ == 1 else best
+
+    def _scale(self) -> Floats:
+        """The factor (K, c) of variances: 1, or the estimated noise; infinite for two rows."""
+        if not _is_auto(self.noise):
+            return np.ones(self.squares_.shape)
+        free = self.counts_ - 2.0
+        return np.where(free > 0.0, self.squares_ / np.maximum(free, 1.0), np.inf)
+
+    @property
+    def covariance_(self) -> Floats:
+        """Covariance of the coefficients: (d, d), or (c, d, d) for several outputs."""
+        check_fitted(self, "covariance_")
+        shares, scale, means = self._shares, self._scale(), self._means
+        c, p = means.shape
+        total = np.zeros((c, p, p))
+        for k, j in np.ndindex(shares.shape):
+            U, D = _parts(self.factors_[k, j % self.factors_.shape[1]])
+            apart = self.parameters_[k, j] - means[j]
+            P = (U.T * D) @ U
+            within = scale[k, j] * P if np.isfinite(scale[k, j]) else np.full(P.shape, np.inf)
+            total[j] += shares[k, j] * (within + np.outer(apart, apart))
+        first = int(bool(self.fit_intercept))
+        covariance = total[:, first:, first:]
+        return covariance[0] if self.target_ndim_ == 1 else covariance
+
+    @property
+    def coef_std_(self) -> Floats:
+        """Standard deviations of the coefficients."""
+        return np.sqrt(np.diagonal(self.covariance_, axis1=-2, axis2=-1))
+
+    def _scores(self, X: Floats) -> Floats:
+        Z = self._rows(X)
+        return np.asarray(Z @ self._dynamics(Z.shape[1]).moved(self._means).T)
+
+    def predict(self, X: TableLike, *, return_std: bool = False) -> Any:
+        """Predict the targets of rows, each as if it were the next one.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        return_std : bool, default=False
+            Whether to also return the standard deviation of a new target, with its noise.
+
+        Returns
+        -------
+        y : ndarray of shape (n,) or (n, c)
+            Predictions.
+        std : ndarray of the same shape
+            Only with ``return_std``. Infinite for the first two rows if the noise is estimated.
+
+        Raises
+        ------
+        NotFittedError
+            If no row was learned.
+        """
+        if not return_std:
+            return super().predict(X)
+        array = self._matrix(X, "predict")
+        Z, scores = self._rows(array), self._scores(array)
+        dynamics, shares, scale = self._dynamics(Z.shape[1]), self._shares, self._scale()
+        total = np.zeros(scores.shape)
+        for k, j in np.ndindex(shares.shape):
+            factor = self.factors_[k, j % self.factors_.shape[1]]
+            S = dynamics.variance(k, factor, Z) + dynamics.noise  # (3)
+            apart = Z @ dynamics.moved(self.parameters_[k, j]) - scores[:, j]
+            total[:, j] += shares[k, j] * (scale[k, j] * S + apart**2)
+        return self._to_predictions(scores, None), self._to_predictions(np.sqrt(total), None)
+
+    def predict_one(self, x: RowLike, *, return_std: bool = False) -> Any:
+        """Predict the target of one row, from the prior if no row was learned.
+
+        Parameters
+        ----------
+        x : array-like of shape (d,), or dict of named features
+        return_std : bool, default=False
+            Whether to also return the standard deviation of a new target.
+
+        Returns
+        -------
+        y : float or ndarray of shape (c,)
+            The prediction.
+        std : float or ndarray of shape (c,)
+            Only with ``return_std``, as in ``predict``.
+        """
+        if not return_std:
+            return super().predict_one(x)
+        row = self._row(x, f"{type(self).__name__}.predict_one")
+        prediction, std = self._with_prior(row).predict(row[None], return_std=True)
+        return prediction[0], std[0]
+
+    def _with_prior(self, row: Floats) -> "KalmanRegressor":
+        """The learner itself; before the first row, a copy that has started."""
+        if self._started:
+            return self
+        prior: KalmanRegressor = clone(self)
+        several = np.ndim(self.initial_coef) == 2
+        prior.n_features_in_, prior.rows_seen_ = len(row), 0
+        prior.target_ndim_, prior.n_outputs_ = 1 + several, len(self.initial_coef) if several else 1
+        prior._start(len(row), prior.n_outputs_)
+        return prior
+
+    def _initial_prediction(self, row: Floats) -> Any:
+        return self._with_prior(row).predict(row[None])[0]
+
+
+def _dynamics(
+    process_noise: Any, noise: Any, forgetting: Any, missing: Any, p: int, who: str, F: Any = None
+) -> _Dynamics:
+    """Validate parameters, for p weights."""
+    if missing not in {"error", "advance"}:
+        raise ParameterError(
+            f"{who}: `missing` must be 'error' or 'advance', got {missing!r}. "
+            "Choose one of the two."
+        )
+    discount = validation.in_range(forgetting, "forgetting", who, above=0.0, high=1.0)
+    r = 1.0 if _is_auto(noise) else validation.in_range(noise, "noise", who, above=0.0)
+    F = None if F is None else _finite(F, "transition", {(p, p)}, who)
+    if _is_auto(process_noise):
+        return _Dynamics(F, discount, r * np.outer(PROCESS_NOISES, np.ones(p)), None, r)
+    given = _covariance(process_noise, "process_noise", p, who)
+    if given.ndim == 2:
+        return _Dynamics(F, discount, np.zeros((1, p)), _root(given), r)
+    return _Dynamics(F, discount, given[None], None, r)
+
+
+_plain_dynamics: Any = lru_cache(maxsize=64, typed=True)(_dynamics)
+
+
+def _is_auto(value: object) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def _output(state: AutoState, k: int) -> AutoState:
+    """The weights of the experts for one output."""
+    return AutoState((), state.weights[:, [k]], state.squares[[k]], state.count)
+
+
+def _mixed(
+    mixtures: tuple[AutoState, ...], each: Floats, Y: Floats, s: Floats | None
+) -> tuple[Floats, tuple[AutoState, ...]]:
+    """Mix the predictions (K, n, c) of the experts; rows without targets change no weights."""
+    predictions, states = np.empty(Y.shape), list(mixtures)
+    for one in range(len(mixtures)):
+        at = slice(None) if len(mixtures) == 1 else slice(one, one + 1)
+        gaps = np.isnan(Y[:, at][:, 0])
+        for rows in np.split(np.arange(len(Y)), np.flatnonzero(np.diff(gaps)) + 1):
+            y, f = Y[rows][:, at], each[:, rows][:, :, at]
+            if gaps[rows[:1]].any():
+                predictions[rows, at] = np.einsum("kc,knc->nc", states[one].weights, f)
+                continue
+            errors, states[one] = states[one].mixed(y - f, y, None if s is None else s[rows])
+            predictions[rows, at] = y - errors
+    return predictions, tuple(states)
+
+
+def _finite(value: Any, name: str, shapes: set[tuple[int, ...]], who: str) -> Floats:
+    """Validate an array of one of these shapes."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.array(np.nan)
+    if array.shape not in shapes or not np.isfinite(array).all():
+        allowed = " or ".join(str(shape) if shape else "a number" for shape in sorted(shapes))
+        raise ParameterError(
+            f"{who}: `{name}` must contain finite numbers of shape {allowed}, one for each weight, "
+            f"the intercept first, got {value!r}. Choose another `{name}`."
+        )
+    return np.asarray(array, order="C")
+
+
+def _covariance(value: Any, name: str, p: int, who: str) -> Floats:
+    """Validate a covariance: variances (p,), or a matrix (p, p)."""
+    array = _finite(value, name, {(), (p,), (p, p)}, who)
+    good = (array >= 0.0).all()
+    if array.ndim == 2:
+        size = np.abs(array).max(initial=0.0)
+        good = np.abs(array - array.T).max(initial=0.0) <= 1e-12 * size
+        good = good and np.linalg.eigvalsh(array).min(initial=0.0) >= -1e-12 * p * size
+    if not good:
+        raise ParameterError(
+            f"{who}: `{name}` must be a covariance, variances >= 0 or a symmetric positive "
+            f"semidefinite matrix, got {value!r}. Choose another `{name}`."
+        )
+    return np.full(p, float(array)) if array.ndim == 0 else array
+
+
+def _root(covariance: Floats) -> Floats:
+    """Rows G (p, p) with GᵀG equal to a covariance."""
+    values, vectors = np.linalg.eigh(covariance)
+    return np.ascontiguousarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
