@@ -4,6 +4,7 @@ from onepass.learners.art_ipca import ARTIPCAClassifier, ARTIPCACluster
 from onepass.learners.class_means import Means, Moments, NearestClassMean
 from onepass.learners.conformal import Conformal
 from onepass.learners.discriminant import StreamingLDA, StreamingQDA
+from onepass.learners.discriminant_axes import DiscriminantAxes
 from onepass.learners.keyed import Keyed
 from onepass.learners.losses import (
     Absolute,
@@ -16,6 +17,7 @@ from onepass.learners.losses import (
 )
 from onepass.learners.orfit import ORFitClassifier, ORFitRegressor
 from onepass.learners.perceptron import Perceptron
+from onepass.learners.prototype_tree import PrototypeTree
 from onepass.learners.prototypes import Page, Prototypes
 from onepass.learners.rls import RLSClassifier, RLSRegressor
 from onepass.learners.rls_compiled import CompiledMixture, CompiledRows
@@ -36,7 +38,7 @@ __all__ = [
     "StreamingQDA",
 ]
 
-STATES = (ARTIPCACluster, Means, Moments, Page, Prototypes)
+STATES = (ARTIPCACluster, DiscriminantAxes, Means, Moments, Page, Prototypes, PrototypeTree)
 """The registered private classes."""
 
 register(
