@@ -129,8 +129,7 @@ class DiscriminantAxes:
 
     def fixed(self) -> "DiscriminantAxes":
         """The state for transforming rows only."""
-        d = len(self.view.center)
-        return replace(self, moments=Moments.start(d, 0, "none"))
+        return replace(self, moments=Moments.start(len(self.view.center), 0, "none"))
 
     def placed(self, at: Array, d: int, outputs: Array, c: int) -> "DiscriminantAxes":
         """Extend to d features, which were zero so far, and c classes, at these indices."""
@@ -154,7 +153,10 @@ class DiscriminantAxes:
         S = self.moments.sums[0] / self.mass
         share = oas(S, self.mass) if isinstance(self.shrinkage, str) else self.shrinkage
         W = whitening(shrunk(S, share, float(np.trace(S)) / max(len(S), 1)))
-        directions, lengths = linalg.principal(B @ W, max(min(W.shape[1], len(B) - 1), 0))
+        most = min(W.shape[1], int(self.moments.means.seen.sum()) - 1)
+        if not most:
+            return replace(self, view=replace(no_axes(len(W)), center=center, mass=self.mass))
+        directions, lengths = linalg.principal(B @ W, most)
         total = float(lengths @ lengths)
         k = retained_axes(lengths, self.n_components, total)
         view = PrincipalAxes(center, directions[:k] @ W.T, lengths[:k], self.mass, total)
