@@ -323,7 +323,7 @@ def retained_axes(lengths: Floats, n_components: float, total: float) -> int:
     total : float
         The sum of squared lengths of all axes.
     """
-    if not isinstance(n_components, float):
+    if isinstance(n_components, int):
         return min(n_components, len(lengths))
     had = np.cumsum(lengths**2) / (total or 1.0)
     return min(int(np.searchsorted(had, n_components * (1.0 - _LEAST))) + 1, len(lengths))
