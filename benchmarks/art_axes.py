@@ -200,7 +200,7 @@ def main() -> None:
         axes, levels = (job.result() for job in jobs)
     old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     mark = "## What it shows"
-    after = mark + old.split(mark)[1] if mark in old else mark + "\n"
+    after = mark + old.split(mark, 1)[1] if mark in old else mark + "\n"
     text = TEXT.format(mnist=MNIST_ROWS, runs=given.runs, levels=levels, axes=axes)
     PAGE.write_text(text + after, encoding="utf-8")
 

@@ -362,7 +362,7 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
     projection : {"pca", "lda"}, default="pca"
         Principal axes, or the at most c − 1 axes of incremental linear discriminant analysis, which
         take O(d²) time per row and memory. Applies to the last level.
-    shrinkage : float or "oas", default=1e-4
+    shrinkage : float or "oas", default="oas"
         With ``projection="lda"``, the share in [0, 1] by which the scatter within classes is shrunk
         towards a multiple of the identity, or "oas" for oracle approximating shrinkage. With 0 the
         axes are those of scikit-learn's ``LinearDiscriminantAnalysis(solver="eigen")``.
@@ -421,7 +421,7 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
         max_prototypes: int | Sequence[int | None] | None = 10_000,
         classes: Collection[object] | None = None,
         projection: str = "pca",
-        shrinkage: float | str = 1e-4,
+        shrinkage: float | str = "oas",
         levels: int = 1,
     ) -> None:
         self.n_components = n_components
