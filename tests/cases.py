@@ -137,6 +137,9 @@ VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
     "ARTIPCAClassifier": [
         {"n_components": 2, "block": 8, "max_prototypes": 5},
         {"pca": "none", "similarity": "euclidean", "step": 0.3},
+        {"projection": "lda", "block": 8},
+        {"projection": "lda", "shrinkage": "oas", "block": 8, "levels": 2, "max_prototypes": 3},
+        {"levels": 2, "n_components": (2, 1), "vigilance": (0.0, 0.7), "block": 8},
     ],
     "KalmanRegressor": [
         {"process_noise": 0.01, "noise": 0.5, "fit_intercept": False},

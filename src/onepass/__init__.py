@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from onepass.evaluate.suggest import suggest as suggest
     from onepass.features.pipeline import Pipeline as Pipeline
     from onepass.learners import ARTIPCAClassifier as ARTIPCAClassifier
+    from onepass.learners import KalmanRegressor as KalmanRegressor
     from onepass.learners import KernelRLSClassifier as KernelRLSClassifier
     from onepass.learners import KernelRLSRegressor as KernelRLSRegressor
-    from onepass.learners import KalmanRegressor as KalmanRegressor
     from onepass.learners import MirrorORFitRegressor as MirrorORFitRegressor
     from onepass.learners import NearestClassMean as NearestClassMean
     from onepass.learners import ORFitClassifier as ORFitClassifier

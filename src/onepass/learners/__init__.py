@@ -4,12 +4,13 @@ from onepass.learners.art_ipca import ARTIPCAClassifier, ARTIPCACluster
 from onepass.learners.class_means import Means, Moments, NearestClassMean
 from onepass.learners.conformal import Conformal
 from onepass.learners.discriminant import StreamingLDA, StreamingQDA
+from onepass.learners.discriminant_axes import DiscriminantAxes
+from onepass.learners.kalman import KalmanRegressor
 from onepass.learners.kernel_rls import (
     KernelPosterior,
     KernelRLSClassifier,
     KernelRLSRegressor,
 )
-from onepass.learners.kalman import KalmanRegressor
 from onepass.learners.keyed import Keyed
 from onepass.learners.losses import (
     Absolute,
@@ -23,6 +24,7 @@ from onepass.learners.losses import (
 from onepass.learners.mirror_orfit import MirrorORFitRegressor
 from onepass.learners.orfit import ORFitClassifier, ORFitRegressor
 from onepass.learners.perceptron import Perceptron
+from onepass.learners.prototype_tree import PrototypeTree
 from onepass.learners.prototypes import Page, Prototypes
 from onepass.learners.rls import RLSClassifier, RLSRegressor
 from onepass.learners.rls_compiled import CompiledMixture, CompiledRows
@@ -31,9 +33,9 @@ from onepass.serialization.codec import Role, register
 
 __all__ = [
     "ARTIPCAClassifier",
+    "KalmanRegressor",
     "KernelRLSClassifier",
     "KernelRLSRegressor",
-    "KalmanRegressor",
     "MirrorORFitRegressor",
     "NearestClassMean",
     "ORFitClassifier",
@@ -47,7 +49,10 @@ __all__ = [
     "StreamingQDA",
 ]
 
-STATES = (ARTIPCACluster, KernelPosterior, Means, Moments, Page, Prototypes)
+STATES = (
+    ARTIPCACluster, DiscriminantAxes, KernelPosterior, Means, Moments, Page, Prototypes,
+    PrototypeTree,
+)  # fmt: skip
 """The registered private classes."""
 
 register(

@@ -13,6 +13,11 @@ during learning; then all prototypes are projected anew. ``pca`` selects how axe
 ``none``        no axes: rows are compared without projection and are not centred
 =============== ==================================================================================
 
+With ``projection="lda"`` the axes are those of incremental linear discriminant analysis
+(:mod:`onepass.learners.discriminant_axes`), which also are linear, so that prototypes follow them
+in the same way ([1] A.6). With ``levels`` > 1 the rows are first divided into clusters, and each
+cluster has its own axes and prototypes (:mod:`onepass.learners.prototype_tree`).
+
 Without labels (:class:`ARTIPCACluster`) all rows have one label, and a row that is not similar
 enough to any prototype starts a new cluster.
 
@@ -25,33 +30,27 @@ and memory ([1] A.2).
 """
 
 import copy
-from collections.abc import Callable, Collection
-from functools import partial
+from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 
 from onepass import linalg, validation
 from onepass.errors import LabelError, NotFittedError, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Clusterer, Layout
-from onepass.learners.prototypes import (
-    PCA_MODES,
-    Prototypes,
-    Rules,
-    checked_rules,
-    compares_rows,
-    match_and_update,
-    project,
-)
+from onepass.learners.prototype_tree import Axes, LevelRules, PrototypeTree, TreeMatches
+from onepass.learners.prototypes import PCA_MODES, Prototypes, checked_rules, compares_rows
 from onepass.linalg import calibration
-from onepass.linalg.pca import IncrementalPCAState, checked_components, rows_between
+from onepass.linalg.pca import IncrementalPCAState, checked_components
 from onepass.types import Array, Floats
 from onepass.validation.table import TableLike
 
 __all__ = ["ARTIPCAClassifier", "ARTIPCACluster", "BaseARTIPCA"]
 
 
+_PROJECTIONS = ("pca", "lda")
+_MAX_LEVELS = 16
 _LARGEST = 1e150  # squares of larger numbers overflow
 _MAX_WEIGHT = 1e150  # sum of weights; larger sums, multiplied by squares, overflow
 
@@ -60,19 +59,26 @@ class BaseARTIPCA:
     """Base class of ART-IPCA estimators; precedes ``Classifier`` or ``Clusterer`` in the bases."""
 
     n_components: Any
-    vigilance: float
+    vigilance: Any
     similarity: str
     step: Any
     pca: str
     block: int | None
-    max_prototypes: int | None
+    max_prototypes: Any
+    levels: int
+    projection: str = "pca"
+    shrinkage: float | str = 0.0
     n_features_in_: int
-    axes_: Any
+    axes_: Axes | None
     prototype_store_: Prototypes
     compact_: bool
     pca_mode_: str
+    levels_: int = 1
+    children_: tuple[PrototypeTree, ...] = ()
 
-    _merge_parameters: ClassVar[tuple[str, ...]] = ("similarity", "step", "pca")
+    _merge_parameters: ClassVar[tuple[str, ...]] = (
+        "similarity", "step", "pca", "levels", "projection",
+    )  # fmt: skip
 
     @property
     def by_task(self) -> bool:
@@ -84,21 +90,42 @@ class BaseARTIPCA:
     @property
     def prototypes_(self) -> Floats:
         """The prototypes in the space of the rows, (W, d); (W, 0) in a compact learner."""
-        return self._fitted_prototypes().all("rows")
+        return self._of_prototypes("rows")
 
     @property
     def prototype_weights_(self) -> Floats:
         """The total weight of the rows averaged in each prototype, (W,)."""
-        return self._fitted_prototypes().all("weights")
+        return self._of_prototypes("weights")
 
     @property
     def components_(self) -> Floats:
-        """The axes used to compare rows, (k, d); k = 0 while rows are compared without axes."""
+        """The axes used to compare rows, (k, d), of the first level; k = 0 without axes."""
         self._fitted_prototypes()
         if self.axes_ is None or compares_rows(self.axes_, self.pca_mode_):
             return np.zeros((0, self.n_features_in_))
         directions: Floats = self.axes_.view.directions
         return directions
+
+    @property
+    def _tree(self) -> PrototypeTree:
+        """Axes and prototypes of all levels."""
+        store = self._fitted_prototypes()
+        return PrototypeTree(self.axes_, self.pca_mode_, store, self.children_)
+
+    @_tree.setter
+    def _tree(self, tree: PrototypeTree) -> None:
+        self.__dict__.update(axes_=tree.axes, prototype_store_=tree.store)
+        if self.levels_ > 1:
+            self.children_ = tree.children
+
+    def _of_prototypes(self, name: str) -> Array:
+        """``rows``, ``labels`` or ``weights`` of all prototypes of the last level."""
+        stores = [leaf.store for _, leaf in self._tree.leaves()]
+        return (
+            stores[0].all(name)
+            if len(stores) == 1
+            else np.concatenate([store.all(name) for store in stores])
+        )
 
     def _fitted_prototypes(self) -> Prototypes:
         if not hasattr(self, "prototype_store_"):
@@ -135,18 +162,25 @@ class BaseARTIPCA:
                 f"{where}: `pca` must be 'incremental', 'task' or 'static', got 'none'. Construct "
                 "the learner with pca='static' to learn the axes before the prototypes."
             )
+        if self.projection != "pca":
+            raise ParameterError(
+                f"{where}: discriminant axes require labels, got rows without labels. Call "
+                "partial_fit, which learns them, or construct the learner with projection='pca'."
+            )
         if getattr(self, "compact_", False):
             self._check_not_compact("learn axes")
         learner: Any = self
         with learner._rollback_on_error():  # noqa: SLF001  a method of this learner
             array, names = validation.matrix(X, where, **learner._shape())  # noqa: SLF001
             learner._set_features(array.shape[1], names)  # noqa: SLF001
-            self._rules()
-            axes = getattr(self, "axes_", None) or self._axes(array.shape[1])
-            axes = axes if len(axes.mean) == array.shape[1] else axes.grown(array.shape[1])
-            self._set_axes(
-                self._updated_axes(axes.joined, array.astype(np.float64, copy=False), None)
-            )
+            level, d = self._level_rules()[0], array.shape[1]
+            started, axes = hasattr(self, "prototype_store_"), self._initial_axes(d)
+            node = self._tree if started else PrototypeTree.start(level, d, axes)
+            node = node.joined(array.astype(np.float64, copy=False), level)
+            if started:
+                self._tree = node
+            else:
+                self.axes_ = node.axes
         return self
 
     def compact(self) -> Self:
@@ -164,31 +198,33 @@ class BaseARTIPCA:
         NotFittedError
             If no row was learned.
         """
-        store = self._fitted_prototypes()
+        tree = self._tree.compact()
         compact = copy.copy(self)
-        compact.prototype_store_ = store.compact()
-        if self.axes_ is not None:
-            compact.axes_ = self.axes_.fixed()
+        compact._tree = tree  # noqa: SLF001  a copy of this learner
         compact.compact_ = True
         return compact
 
     # -- hooks -------------------------------------------------------------------------------------
 
     def _start(self, d: int, c: int) -> None:
-        del c
-        self._rules()
-        axes = getattr(self, "axes_", None)  # of learn_axes
-        if axes is None and self.pca != "none":
-            axes = self._axes(d)
-        elif axes is not None and len(axes.mean) < d:
-            axes = axes.grown(d)
-        self.prototype_store_, self.compact_, self.pca_mode_ = Prototypes.start(d), False, self.pca
-        self._set_axes(axes)
+        levels = self._level_rules(c)
+        axes = self._initial_axes(d)  # of learn_axes
+        self.compact_, self.pca_mode_ = False, self.pca
+        if len(levels) > 1:
+            self.levels_ = len(levels)
+        self._tree = PrototypeTree.start(levels[0], d, axes)
 
-    def _match_and_update(self, X: Floats, labels: Array, s: Floats | None) -> Array:
-        """Learn rows; return the label and index of each row's match, −1 without prototypes."""
+    def _initial_axes(self, d: int) -> Axes | None:
+        """The axes of ``learn_axes`` for d features; None if there are none."""
+        axes = getattr(self, "axes_", None)
+        if isinstance(axes, IncrementalPCAState) and len(axes.mean) < d:
+            return axes.grown(d)
+        return cast("Axes | None", axes)
+
+    def _match_and_update(self, X: Floats, labels: Array, s: Floats | None) -> TreeMatches:
+        """Learn rows; return what each row matched."""
         self._check_not_compact("learn")
-        rules, weights = self._rules(), np.ones(len(X)) if s is None else s
+        levels, weights = self._level_rules(), np.ones(len(X)) if s is None else s
         if s is not None and not s.sum() + self.prototype_store_.all("weights").sum() < _MAX_WEIGHT:
             raise NumericalError(
                 f"{type(self).__name__}: the sum of weights must be < {_MAX_WEIGHT:g}, got weights "
@@ -200,25 +236,7 @@ class BaseARTIPCA:
                 f"{_LARGEST:g}, got values up to {linalg.magnitude(X):.3g}. "
                 "Divide the features by a constant."
             )
-        if self.pca_mode_ == "task" or (self.pca_mode_ == "static" and not self.axes_.mass):
-            self._set_axes(self._updated_axes(self.axes_.joined, X, s))
-        matches = np.full((len(X), 2), -1)
-        incremental = self.pca_mode_ == "incremental"
-        cuts = self.axes_.checkpoints(len(X)) if incremental else [len(X)]
-        begin = 0
-        for end in cuts:
-            rows = slice(begin, end)
-            Z = self._project(X[rows])
-            self.prototype_store_, matches[rows] = match_and_update(
-                self.prototype_store_, rules, X[rows], Z, labels[rows], weights[rows]
-            )
-            if incremental:
-                axes = self._updated_axes(self.axes_.taken, X[rows], weights[rows])
-                if axes.view is self.axes_.view:
-                    self.axes_ = axes
-                else:
-                    self._set_axes(axes)
-            begin = end
+        self._tree, matches = self._tree.learn(levels, X, labels, weights)
         return matches
 
     def _merge(self, other: Self, layout: Layout) -> None:
@@ -226,21 +244,12 @@ class BaseARTIPCA:
         self._check_not_compact("merge")
         if layout.d > self.n_features_in_:
             self._widen(layout.d)
-        if self.axes_ is not None and (self.pca_mode_ != "static" or not self.axes_.mass):
-            theirs = other.axes_.placed(layout.features, layout.d)
-            self._set_axes(self.axes_.merged(theirs))
-        rows = np.zeros((len(other.prototype_store_), layout.d))
-        rows[:, layout.features] = other.prototype_store_.all("rows")
-        labels = self._labels_of(other, layout.outputs)
-        weights = other.prototype_store_.all("weights")
-        Z = self._project(rows)
-        self.prototype_store_, _ = match_and_update(
-            self.prototype_store_, self._rules(), rows, Z, labels, weights
-        )
+        theirs = other._tree.placed(layout.features, layout.d, layout.outputs, self._n_classes)
+        self._tree = self._tree.merged(theirs, self._level_rules())
 
-    def _labels_of(self, other: Self, places: Array) -> Array:
-        labels: Array = places[other.prototype_store_.all("labels")]
-        return labels
+    @property
+    def _n_classes(self) -> int:
+        return len(getattr(self, "classes_", (0,)))
 
     @property
     def _merging(self) -> Literal["exact", "approximate", "refused"]:
@@ -254,46 +263,10 @@ class BaseARTIPCA:
 
     def _widen(self, d: int) -> None:
         self._check_not_compact("grow")
-        self.prototype_store_ = self.prototype_store_.grown(d)
-        self._set_axes(None if self.axes_ is None else self.axes_.grown(d))
+        c = self._n_classes
+        self._tree = self._tree.placed(np.arange(self.n_features_in_), d, np.arange(c), c)
 
     # -- axes --------------------------------------------------------------------------------------
-
-    def _axes(self, d: int) -> IncrementalPCAState:
-        who = type(self).__name__
-        k = checked_components(self.n_components, who)
-        return IncrementalPCAState.start(d, k, rows_between(self.block, k, d, who))
-
-    def _updated_axes(
-        self, learn: Callable[..., IncrementalPCAState], X: Floats, s: Floats | None
-    ) -> IncrementalPCAState:
-        """The axes after rows; raise an error if they are not finite."""
-        try:
-            with np.errstate(over="ignore", invalid="ignore"):
-                axes = learn(X, s)
-        except np.linalg.LinAlgError:
-            axes = None
-        if axes is None or not linalg.finite(axes.mean, np.array([axes.mass, axes.trace])):
-            raise NumericalError(
-                f"{type(self).__name__}: rows and their weights must be small enough to square and "
-                f"sum, got values up to {linalg.magnitude(X):.3g} and weights up to "
-                f"{1.0 if s is None else s.max():.3g}. Divide the features by a constant, and "
-                "smaller weights."
-            )
-        return axes
-
-    def _set_axes(self, axes: IncrementalPCAState | None) -> None:
-        """Set the axes and project all prototypes on them, as one assignment."""
-        store = getattr(self, "prototype_store_", None)
-        if store is None:
-            self.axes_ = axes
-            return
-        view = None if axes is None else partial(project, axes, self.pca_mode_)
-        self.__dict__.update(axes_=axes, prototype_store_=store.with_coordinates(view))
-
-    def _project(self, X: Floats) -> Floats:
-        """Coordinates of rows for comparison, (n, k) or (n, d)."""
-        return X if self.axes_ is None else project(self.axes_, self.pca_mode_, X)
 
     def _check_not_compact(self, verb: str) -> None:
         if self.compact_:
@@ -302,37 +275,58 @@ class BaseARTIPCA:
                 "coordinates of its prototypes. Use the learner that was compacted."
             )
 
-    def _rules(self) -> Rules:
-        """The rules of matching, from validated parameters."""
-        who = type(self).__name__
+    def _level_rules(self, c: int | None = None) -> list[LevelRules]:
+        """The rules of each level, from validated parameters, for c classes."""
+        who, given = type(self).__name__, []
         if self.pca not in PCA_MODES:
             raise ParameterError(
                 f"{who}: `pca` must be one of {', '.join(PCA_MODES)}, got {self.pca!r}. Choose one "
                 "of these."
             )
-        given = (self.vigilance, self.similarity, self.step, self.max_prototypes)
-        return checked_rules(*given, who)
+        if self.projection not in _PROJECTIONS:
+            raise ParameterError(
+                f"{who}: `projection` must be one of {', '.join(_PROJECTIONS)}, got "
+                f"{self.projection!r}. Choose one of these."
+            )
+        if self.projection == "lda" and self.shrinkage != "oas":
+            validation.in_range(self.shrinkage, "shrinkage", who, low=0.0, high=1.0)
+        n = validation.whole(self.levels, "levels", who, low=1)
+        validation.in_range(n, "levels", who, high=_MAX_LEVELS)
+        n = self.levels_ if hasattr(self, "pca_mode_") else n
+        mode = getattr(self, "pca_mode_", self.pca)
+        c = self._n_classes if c is None else c
+        each = (self._by_level(name, n) for name in ("n_components", "vigilance", "max_prototypes"))
+        for i, (components, vigilance, limit) in enumerate(zip(*each, strict=True)):
+            k = checked_components(components, who)
+            rules = checked_rules(vigilance, self.similarity, self.step, limit, who)
+            labelled = self.projection == "lda" and i == n - 1  # upper levels have no labels
+            shrinkage = self.shrinkage if labelled else None
+            given.append(LevelRules(rules, mode, shrinkage, k, self.block, c, who))
+        return given
+
+    def _by_level(self, name: str, n: int) -> list[Any]:
+        """The values of a parameter in each of n levels."""
+        value = getattr(self, name)
+        if not isinstance(value, (list, tuple)):
+            return [value] * n
+        if len(value) != n:
+            raise ParameterError(
+                f"{type(self).__name__}: `{name}` must be one value, or one for each of the {n} "
+                f"levels, got {value!r}. Pass {n} values."
+            )
+        return list(value)
 
     @property
     def _sound(self) -> bool:
         """Whether the attributes read from a file are consistent."""
         if not hasattr(self, "prototype_store_"):  # it has learned axes only, or no row
-            return getattr(self, "axes_", None) is None or self.axes_._sound  # noqa: SLF001
-        store, axes, d = self.prototype_store_, self.axes_, self.n_features_in_
-        if type(store) is not Prototypes or not store._sound or type(self.compact_) is not bool:  # noqa: SLF001
+            return isinstance(getattr(self, "axes_", None), IncrementalPCAState | None)
+        if type(self.compact_) is not bool or type(self.levels_) is not int:
             return False
-        if store.all("labels").max(initial=0) >= len(getattr(self, "classes_", (0,))):
-            return False
-        if self.pca_mode_ not in PCA_MODES or (axes is None) != (self.pca_mode_ == "none"):
-            return False
-        widths = {page.rows.shape[1] for page in store.pages} - ({0} if self.compact_ else set())
-        compared = store.pages[0].compared.shape[1]
-        if axes is None:
-            return widths <= {d} and compared == d
-        sound = type(axes) is IncrementalPCAState and axes._sound  # noqa: SLF001
-        sound = sound and len(axes.mean) == d and widths <= {d}
-        width = d if compares_rows(axes, self.pca_mode_) else len(axes.view.lengths)
-        return sound and compared == width
+        depths = {len(path) + 1 for path, _ in self._tree.leaves()}
+        deep = depths == {self.levels_} or not len(self.prototype_store_)
+        d, c = self.n_features_in_, self._n_classes
+        return deep and self._tree.is_sound(d, c, compact=self.compact_)
 
 
 class ARTIPCAClassifier(BaseARTIPCA, Classifier):
@@ -340,9 +334,11 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
 
     Parameters
     ----------
-    n_components : int or float, default=0.95
-        Number of principal axes k >= 1, or the share in (0, 1) of the variance to retain.
-    vigilance : float, default=0.5
+    n_components : int, float or sequence, default=0.95
+        Number of axes k >= 1, or the share in (0, 1) of the variance to retain; with
+        ``projection="lda"`` of the variance between classes. With several levels ``n_components``,
+        ``vigilance`` and ``max_prototypes`` may be sequences of one value for each level.
+    vigilance : float or sequence of float, default=0.5
         Minimum similarity ρ for a row to update a prototype; in [−1, 1] for the cosine, in [0, 1]
         for ``"euclidean"``. Higher values give more prototypes.
     similarity : {"cosine", "euclidean"}, default="cosine"
@@ -351,31 +347,42 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
         With "mean", prototypes are the means of their rows. A float β in (0, 1] is the fixed
         step towards each row.
     pca : {"incremental", "task", "static", "none"}, default="incremental"
-        How the principal axes are learned: updated after every ``block`` rows, from the rows of
+        How the axes are learned: updated after every ``block`` rows, from the rows of
         each call, from the rows of the first call only, or not at all.
     block : int, optional
         With ``pca="incremental"``, the number of rows between two updates of the axes, >= 1. By
         default twice the number of components, and at least 128.
-    max_prototypes : int or None, default=10000
-        Maximum number of prototypes; None for no limit. When it is reached, a row that would become
-        a prototype updates the most similar prototype of its class. If its class has none, the two
-        most similar prototypes of the largest class are merged. Each class has at least one
-        prototype, even beyond the limit.
+    max_prototypes : int, None or sequence, default=10000
+        Maximum number of prototypes of a node; None for no limit. When it is reached, a row that
+        would become a prototype updates the most similar prototype of its class. If its class has
+        none, the two most similar prototypes of the largest class are merged. Each class has at
+        least one prototype, even beyond the limit.
     classes : array-like, optional
         Labels known in advance. New labels may still occur.
+    projection : {"pca", "lda"}, default="pca"
+        Principal axes, or the at most c − 1 axes of incremental linear discriminant analysis, which
+        take O(d²) time per row and memory. Applies to the last level.
+    shrinkage : float or "oas", default="oas"
+        With ``projection="lda"``, the share in [0, 1] by which the scatter within classes is shrunk
+        towards a multiple of the identity, or "oas" for oracle approximating shrinkage. With 0 the
+        axes are those of scikit-learn's ``LinearDiscriminantAnalysis(solver="eigen")``.
+    levels : int, default=1
+        Number of levels, in [1, 16]. With more than one, each level but the last divides the rows
+        into clusters, regardless of their labels; each cluster has its own axes and prototypes.
 
     Attributes
     ----------
     classes_ : ndarray of shape (c,)
         Labels seen or given in advance, sorted.
     prototypes_ : ndarray of shape (W, d)
-        Prototypes in the space of the rows, in the order in which they were added.
+        Prototypes of the last level, in the space of the rows. With one level, in the order in
+        which they were added.
     prototype_labels_ : ndarray of shape (W,)
         Label of each prototype.
     prototype_weights_ : ndarray of shape (W,)
         Total weight of the rows averaged in each prototype.
     components_ : ndarray of shape (k, d)
-        Principal axes used to compare rows; k = 0 while rows are compared without axes.
+        Axes used to compare rows in the first level; k = 0 while rows are compared without axes.
     n_features_in_ : int
         Number of features.
     rows_seen_ : int
@@ -389,6 +396,7 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
     With ``pca="static"`` pass many rows to the first call, or call ``learn_axes`` before.
 
     ``merge`` combines the axes of both learners, except for static ones, which do not change.
+    Memory is O(kd + Wd), and O(kd) more for each cluster of the upper levels.
 
     Examples
     --------
@@ -405,15 +413,18 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
 
     def __init__(
         self,
-        n_components: float = 0.95,
-        vigilance: float = 0.5,
+        n_components: float | Sequence[float] = 0.95,
+        vigilance: float | Sequence[float] = 0.5,
         *,
         similarity: str = "cosine",
         step: float | str = "mean",
         pca: str = "incremental",
         block: int | None = None,
-        max_prototypes: int | None = 10_000,
+        max_prototypes: int | Sequence[int | None] | None = 10_000,
         classes: Collection[object] | None = None,
+        projection: str = "pca",
+        shrinkage: float | str = "oas",
+        levels: int = 1,
     ) -> None:
         self.n_components = n_components
         self.vigilance = vigilance
@@ -423,11 +434,14 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
         self.block = block
         self.max_prototypes = max_prototypes
         self.classes = classes
+        self.projection = projection
+        self.shrinkage = shrinkage
+        self.levels = levels
 
     @property
     def prototype_labels_(self) -> Array:
         """The label of each prototype, (W,)."""
-        labels: Array = self.classes_[self._fitted_prototypes().all("labels")]
+        labels: Array = self.classes_[self._of_prototypes("labels")]
         return labels
 
     def predict(self, X: TableLike, *, task: Collection[object] | None = None) -> Array:
@@ -468,7 +482,8 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
         X, labels = X.astype(np.float64, copy=False), Y.argmax(axis=1)
-        joint = self.by_task or (self.pca == "static" and not self.axes_.mass)  # axes of all rows
+        static = self.pca_mode_ == "static" and self.axes_ is not None and not self.axes_.mass
+        joint = self.by_task or static  # axes of all rows
         rows, state = self._calibrated_rows(len(X)), self.calibration_
         scores = np.zeros(Y.shape)
         for a, b in pairwise([0, len(X)] if joint else sorted({0, len(X), *rows})):
@@ -478,7 +493,7 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
                     row = row if class_mask is None else np.where(class_mask[i], row, -np.inf)
                     state = calibration.updated(state, row, int(labels[i]))
             weights = None if s is None else s[a:b]
-            winners = self._match_and_update(X[a:b], labels[a:b], weights)[:, 0]
+            winners = self._match_and_update(X[a:b], labels[a:b], weights).labels
             matched = np.flatnonzero(winners >= 0)
             scores[a + matched, winners[matched]] = 1.0
         self.calibration_ = state
@@ -490,11 +505,15 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
         return np.ones(len(scores))
 
     def _scores(self, X: Floats) -> Floats:
-        Z = self._project(X.astype(np.float64, copy=False))
-        return self.prototype_store_.best(Z, self.similarity, len(self.classes_))
+        X, c = X.astype(np.float64, copy=False), len(self.classes_)
+        scores = np.empty((len(X), c))
+        for rows, _, leaf in self._tree.routed(X, self.similarity):
+            scores[rows] = leaf.store.best(leaf.project(X[rows]), self.similarity, c)
+        return scores
 
     def _add_outputs(self, at: Array, c: int) -> None:
-        self.prototype_store_ = self.prototype_store_.relabelled(np.setdiff1d(np.arange(c), at))
+        d = np.arange(self.n_features_in_)
+        self._tree = self._tree.placed(d, len(d), np.setdiff1d(np.arange(c), at), c)
 
 
 class ARTIPCACluster(BaseARTIPCA, Clusterer):
@@ -502,9 +521,11 @@ class ARTIPCACluster(BaseARTIPCA, Clusterer):
 
     Parameters
     ----------
-    n_components : int or float, default=0.95
-        Number of principal axes k >= 1, or the share in (0, 1) of the variance to retain.
-    vigilance : float, default=0.5
+    n_components : int, float or sequence, default=0.95
+        Number of principal axes k >= 1, or the share in (0, 1) of the variance to retain. With
+        several levels ``n_components``, ``vigilance`` and ``max_prototypes`` may be sequences of
+        one value for each level.
+    vigilance : float or sequence of float, default=0.5
         Minimum similarity ρ for a row to join a cluster; in [−1, 1] for the cosine, in [0, 1] for
         ``"euclidean"``. Higher values give more clusters.
     similarity : {"cosine", "euclidean"}, default="cosine"
@@ -517,18 +538,25 @@ class ARTIPCACluster(BaseARTIPCA, Clusterer):
     block : int, optional
         With ``pca="incremental"``, the number of rows between two updates of the axes, >= 1. By
         default twice the number of components, and at least 128.
-    max_prototypes : int or None, default=10000
-        Maximum number of clusters; None for no limit. When it is reached, every row joins the most
-        similar cluster.
+    max_prototypes : int, None or sequence, default=10000
+        Maximum number of clusters of a node; None for no limit. When it is reached, every row joins
+        the most similar cluster.
+    levels : int, default=1
+        Number of levels, in [1, 16]. With more than one, the rows of each cluster are divided
+        further, along axes of their own.
 
     Attributes
     ----------
     prototypes_ : ndarray of shape (W, d)
-        Prototypes in the space of the rows. The index of a prototype is the number of its cluster.
+        Prototypes of the last level, in the space of the rows. The index of a prototype is the
+        number of its cluster.
+    paths_ : ndarray of int of shape (W, levels)
+        With several levels, the index of each cluster and of the clusters that contain it, from the
+        first level to the last. Clusters with equal first indices belong together.
     prototype_weights_ : ndarray of shape (W,)
         Total weight of the rows averaged in each prototype.
     components_ : ndarray of shape (k, d)
-        Principal axes used to compare rows; k = 0 while rows are compared without axes.
+        Axes used to compare rows in the first level; k = 0 while rows are compared without axes.
     n_features_in_ : int
         Number of features.
     rows_seen_ : int
@@ -545,16 +573,19 @@ class ARTIPCACluster(BaseARTIPCA, Clusterer):
     3
     """
 
+    paths_: Array = np.zeros((0, 0), dtype=np.intp)
+
     def __init__(
         self,
-        n_components: float = 0.95,
-        vigilance: float = 0.5,
+        n_components: float | Sequence[float] = 0.95,
+        vigilance: float | Sequence[float] = 0.5,
         *,
         similarity: str = "cosine",
         step: float | str = "mean",
         pca: str = "incremental",
         block: int | None = None,
-        max_prototypes: int | None = 10_000,
+        max_prototypes: int | Sequence[int | None] | None = 10_000,
+        levels: int = 1,
     ) -> None:
         self.n_components = n_components
         self.vigilance = vigilance
@@ -563,6 +594,7 @@ class ARTIPCACluster(BaseARTIPCA, Clusterer):
         self.pca = pca
         self.block = block
         self.max_prototypes = max_prototypes
+        self.levels = levels
 
     def similarities(self, X: TableLike) -> Floats:
         """Compute similarities of the rows of X with all prototypes, shape (n, W).
@@ -577,18 +609,63 @@ class ARTIPCACluster(BaseARTIPCA, Clusterer):
             If no row was learned.
         """
         rows = self._matrix(X, "similarities").astype(np.float64, copy=False)
-        return self.prototype_store_.similarities(self._project(rows), self.similarity)
+        parts = [
+            leaf.store.similarities(leaf.project(rows), self.similarity)
+            for _, leaf in self._tree.leaves()
+        ]
+        return np.concatenate(parts, axis=1)[:, self._order]
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
         del Y, class_mask
         labels = np.zeros(len(X), dtype=np.intp)
-        return self._match_and_update(X.astype(np.float64, copy=False), labels, s)[:, 1:]
+        matches = self._match_and_update(X.astype(np.float64, copy=False), labels, s)
+        self._number(matches.assigned)
+        return self._numbers(matches.nearest)[:, None]
+
+    def _merge(self, other: Self, layout: Layout) -> None:
+        super()._merge(other, layout)
+        self._number(self._paths())
+
+    def _paths(self) -> Array:
+        """The indices of all clusters, from the first level to the last, (W, levels)."""
+        leaves = self._tree.leaves()
+        paths = [(*path, i) for path, leaf in leaves for i in range(len(leaf.store))]
+        return np.array(paths, dtype=np.intp).reshape(-1, self.levels_)
+
+    def _number(self, paths: Array) -> None:
+        """Number the clusters that rows started, in the order of the rows."""
+        if self.levels_ > 1:
+            known = map(tuple, self.paths_.tolist())
+            every = dict.fromkeys((*known, *map(tuple, paths.tolist())))
+            self.paths_ = np.array(list(every), dtype=np.intp).reshape(-1, self.levels_)
+
+    def _numbers(self, paths: Array) -> Array:
+        """The number of the cluster at each path (n, levels); −1 for none."""
+        if self.levels_ == 1:
+            return paths[:, 0]
+        number = {path: i for i, path in enumerate(map(tuple, self.paths_.tolist()))}
+        return np.array([number.get(tuple(path), -1) for path in paths.tolist()], dtype=np.intp)
+
+    @property
+    def _sound(self) -> bool:
+        """Whether the attributes read from a file are consistent."""
+        if not super()._sound or self.levels_ == 1:
+            return super()._sound
+        return sorted(self._paths().tolist()) == sorted(self.paths_.tolist())
+
+    @property
+    def _order(self) -> Array:
+        """The position of each cluster, by number, among the prototypes of the tree."""
+        return np.argsort(self._numbers(self._paths()))
+
+    def _of_prototypes(self, name: str) -> Array:
+        return super()._of_prototypes(name)[self._order]
 
     def _scores(self, X: Floats) -> Floats:
-        if not len(self.prototype_store_):
-            return np.full((len(X), 1), -1.0)
-        near = self.prototype_store_.similarities(
-            self._project(X.astype(np.float64, copy=False)), self.similarity
-        )
-        clusters: Floats = near.argmax(axis=1)[:, None].astype(np.float64)
-        return clusters
+        X, paths = X.astype(np.float64, copy=False), np.full((len(X), self.levels_), -1)
+        if len(self.prototype_store_):
+            for rows, path, leaf in self._tree.routed(X, self.similarity):
+                near = leaf.store.similarities(leaf.project(X[rows]), self.similarity)
+                paths[rows, :-1], paths[rows, -1] = path, near.argmax(axis=1)
+        numbers: Floats = self._numbers(paths)[:, None].astype(np.float64)
+        return numbers

@@ -44,7 +44,16 @@ from onepass.learners.class_means import UNSEEN, ClassLearner, CovarianceType, M
 from onepass.types import ArrayLike, Floats
 from onepass.validation.table import TableLike
 
-__all__ = ["Posterior", "StreamingLDA", "StreamingQDA", "lower", "oas", "shrunk", "solve"]
+__all__ = [
+    "Posterior",
+    "StreamingLDA",
+    "StreamingQDA",
+    "lower",
+    "oas",
+    "shrunk",
+    "solve",
+    "whitening",
+]
 
 
 def oas(S: Floats, n: float) -> float:
@@ -97,6 +106,27 @@ def solve(S: Floats, B: Floats) -> Floats:
         solved = V[:, nonzero] @ ((V[:, nonzero].T @ B) / values[nonzero][:, None])
     solution: Floats = solved / units[:, None]
     return solution
+
+
+def whitening(S: Floats) -> Floats:
+    """W (d, r) with Wᵀ S W = I, of rank r: directions with an eigenvalue of 0 are left out.
+
+    Parameters
+    ----------
+    S : ndarray of shape (d, d)
+        Positive semidefinite.
+    """
+    units = _units(np.diagonal(S))
+    R = _in_units(S, units)
+    L = _cholesky(R)
+    if L is not None:
+        W = linalg.solve_lower_transposed(L, np.eye(len(L)))
+    else:
+        values, V = linalg.eigh(R)
+        nonzero = values > _least(R) * max(float(values.max(initial=0.0)), 0.0)
+        W = V[:, nonzero] / np.sqrt(values[nonzero])
+    factor: Floats = W / units[:, None]
+    return factor
 
 
 def lower(S: Floats, variances: Floats) -> Floats:

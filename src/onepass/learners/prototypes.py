@@ -41,7 +41,6 @@ import numpy as np
 
 from onepass import validation
 from onepass.errors import ParameterError
-from onepass.linalg.pca import IncrementalPCAState
 from onepass.types import Array, Floats
 
 __all__ = [
@@ -271,14 +270,15 @@ class Prototypes:
         )
         return Prototypes(tuple(pages))
 
-    def grown(self, d: int) -> "Prototypes":
-        """Add features, which are zero; the coordinates do not change."""
-        return Prototypes(
-            tuple(
-                replace(page, rows=np.pad(page.rows, ((0, 0), (0, d - page.rows.shape[1]))))
-                for page in self.pages
-            )
-        )
+    def placed(self, at: Array, d: int) -> "Prototypes":
+        """Move the features to the columns ``at`` of d; coordinates do not change."""
+
+        def wide(rows: Floats) -> Floats:
+            new = np.zeros((len(rows), d))
+            new[:, at] = rows
+            return new
+
+        return Prototypes(tuple(replace(page, rows=wide(page.rows)) for page in self.pages))
 
     def relabelled(self, places: Array) -> "Prototypes":
         """The prototypes with class i renumbered to ``places[i]``."""
@@ -406,16 +406,17 @@ def match_and_update(
         The coordinates of X along the axes.
     labels : ndarray of int of shape (n,)
     s : ndarray of shape (n,)
-        Weights of the rows.
+        Weights of the rows. A row of weight 0 is compared, but moves nothing.
 
     Returns
     -------
     prototypes : Prototypes
         After the rows.
-    matches : ndarray of int of shape (n, 2)
-        The label and the index of the prototype that each row matched; −1 if there was none.
+    matches : ndarray of int of shape (n, 3)
+        The label and the index of the prototype that each row matched, −1 if there was none; and
+        the index, when the row was learned, of the prototype that it moved or became.
     """
-    matches, begin = np.full((len(X), 2), -1), 0
+    matches, begin = np.full((len(X), 3), -1), 0
     while begin < len(X):
         rows = slice(begin, begin + BLOCK)
         block = _Block(prototypes, rules, Z[rows])
@@ -455,14 +456,17 @@ class _Block:
             number, similarity = self._nearest(j)
             found = self._label(number) if number >= 0 else -1
             if matches[j, 0] < 0:  # otherwise the row was matched before room was made for it
-                matches[j] = found, number
+                matches[j, :2] = found, number
+            if not s[j]:
+                self._steps.append((0, 0.0))
+                continue
             if number < 0 or similarity < vigilance or found != label:
                 number = -1
                 if max_prototypes is not None and self._count >= max_prototypes:
                     number = self._nearest_of(j, label)
                     if number < 0 and self._crowded():
                         return j
-            self._move(number, j, label, float(s[j]))
+            matches[j, 2] = self._move(number, j, label, float(s[j]))
         return len(labels)
 
     def after(self, X: Floats) -> Prototypes:
@@ -473,7 +477,8 @@ class _Block:
         rows = np.zeros((m, X.shape[1]))
         rows[moved] = before.rows(numbers[moved])
         for x, (slot, share) in zip(X, self._steps, strict=True):
-            rows[slot] += share * (x - rows[slot])
+            if share:  # of a row with a weight
+                rows[slot] += share * (x - rows[slot])
         coordinates, labels, weights = (
             updated.coordinates[:m],
             updated.labels[:m],
@@ -532,8 +537,8 @@ class _Block:
         came = self._updated.labels[:m][self._numbers[:m] >= len(self._labels)]
         return bool((np.bincount(np.concatenate((self._labels, came))) > 1).any())
 
-    def _move(self, number: int, j: int, label: int, s: float) -> None:
-        """Move a prototype towards a row by (1), or add the row as a prototype (number −1)."""
+    def _move(self, number: int, j: int, label: int, s: float) -> int:
+        """Move a prototype towards a row by (1), or add the row as one (−1); return its index."""
         m, updated, z = len(self._slots), self._updated, self._Z[j]
         slot = self._slots.get(number, m)
         if number < 0:
@@ -557,6 +562,7 @@ class _Block:
         coordinates += share * (z - coordinates)
         self._updated_lengths[slot] = math.sqrt(coordinates @ coordinates)
         self._steps.append((slot, share))
+        return number
 
 
 def _with_room(prototypes: Prototypes, rules: Rules) -> Prototypes:
@@ -593,24 +599,24 @@ PCA_MODES = ("incremental", "task", "static", "none")
 """The values of the parameter ``pca``."""
 
 
-def compares_rows(axes: IncrementalPCAState, mode: str) -> bool:
+def compares_rows(axes: Any, mode: str) -> bool:
     """Whether rows are compared without axes, because there are no axes or too few rows for them.
 
     Parameters
     ----------
-    axes : IncrementalPCAState
+    axes : IncrementalPCAState or DiscriminantAxes
     mode : str
         One of ``PCA_MODES``.
     """
     return not len(axes.view.lengths) or (mode == "incremental" and axes.rows < axes.block)
 
 
-def project(axes: IncrementalPCAState, mode: str, X: Floats) -> Floats:
+def project(axes: Any, mode: str, X: Floats) -> Floats:
     """Coordinates of rows for comparison, (n, k) or (n, d).
 
     Parameters
     ----------
-    axes : IncrementalPCAState
+    axes : IncrementalPCAState or DiscriminantAxes
     mode : str
         One of ``PCA_MODES``.
     X : ndarray of shape (n, d)

@@ -48,6 +48,7 @@ __all__ = [
     "frozen_axes",
     "initial_state",
     "no_axes",
+    "retained_axes",
     "rows_between",
 ]
 
@@ -237,6 +238,11 @@ class IncrementalPCAState:
         arrays = [a for view in views for a in (view.center, view.directions, view.lengths)]
         return self.mean.nbytes + self.recent.nbytes + sum(a.nbytes for a in arrays)
 
+    @property
+    def finite(self) -> bool:
+        """Whether all sums are finite."""
+        return linalg.finite(self.mean, np.array([self.mass, self.trace]))
+
     def fixed(self) -> "IncrementalPCAState":
         """The state for transforming rows only, without the data that learning requires."""
         none = OrthonormalBasis.start(len(self.mean), np.float64)
@@ -297,14 +303,30 @@ class IncrementalPCAState:
         max_axes = min(F.shape) if share is not None else int(self.n_components)
         directions, lengths = linalg.principal(F, max_axes)
         if share is not None:
-            had = np.cumsum(lengths**2) / (self.trace or 1.0)
-            k = int(np.searchsorted(had, share * (1.0 - _LEAST))) + 1
+            k = retained_axes(lengths, share, self.trace)
             k = min(
                 max(k, len(self.view.lengths)), len(lengths)
             )  # the number of axes never decreases
             directions, lengths = directions[:k].copy(), lengths[:k].copy()
         center = self.mean if self.centred else np.zeros_like(self.mean)
         return PrincipalAxes(center, directions, lengths, self.mass, self.trace)
+
+
+def retained_axes(lengths: Floats, n_components: float, total: float) -> int:
+    """The number of axes to retain, of these lengths in decreasing order.
+
+    Parameters
+    ----------
+    lengths : ndarray of shape (k,)
+    n_components : int or float
+        The number of axes, or the share of the sum of squared lengths that they must retain.
+    total : float
+        The sum of squared lengths of all axes.
+    """
+    if isinstance(n_components, int):
+        return min(n_components, len(lengths))
+    had = np.cumsum(lengths**2) / (total or 1.0)
+    return min(int(np.searchsorted(had, n_components * (1.0 - _LEAST))) + 1, len(lengths))
 
 
 _MIN_BLOCK = 128
