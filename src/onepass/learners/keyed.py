@@ -360,7 +360,7 @@ class Keyed(Composite):
 
         def predict(model: Any, rows: Any, n: int) -> Floats:
             if model is None:
-                return np.full((n, len(classes)), 1.0 / len(classes))
+                return np.full((n, len(classes)), 1.0 / max(1, len(classes)))
             shares = np.zeros((n, len(classes)))
             shares[:, np.searchsorted(classes, model.classes_)] = model.predict_proba(rows)
             return shares
