@@ -35,7 +35,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.metaestimators import available_if
 
 from onepass import validation
-from onepass.errors import NotFittedError, TypeMismatchError
+from onepass.errors import NotFittedError, ParameterError, TypeMismatchError
 from onepass.learners.estimator.classifier import prequential_probabilities
 from onepass.learners.estimator.composite import Composite, naming
 from onepass.serialization.state import forget, nbytes
@@ -123,6 +123,11 @@ class Conformal(Composite):
         probabilities : ndarray of shape (n, c)
             Only with ``return_proba``.
         """
+        if return_proba and not is_classifier(self.model):
+            raise ParameterError(
+                "Conformal.test_then_train: `return_proba` must be False unless the model is a "
+                f"classifier, got {self.model!r}. Remove it."
+            )
         found = self._learn(X, y, sample_weight, time, "test_then_train")
         return found if return_proba else found[0]
 
@@ -144,9 +149,9 @@ class Conformal(Composite):
         with naming(where):
             if classes is not None:
                 model.partial_fit(rows[:0], np.empty(0), classes=classes)
-            if is_regressor(model) or getattr(rows, "ndim", 2) != 2 or not len(rows):
-                weight = {} if sample_weight is None else {"sample_weight": sample_weight}
-                predictions: Array = np.asarray(model.test_then_train(X, y, **weight, **given))
+            if is_regressor(model) or getattr(rows, "ndim", 2) != 2 or not (whole or len(rows)):
+                given |= {} if sample_weight is None else {"sample_weight": sample_weight}
+                predictions: Array = np.asarray(model.test_then_train(rows, y, **given))
                 n = len(predictions)
                 if is_regressor(model):
                     s = validation.weights(sample_weight, n, where)
@@ -252,7 +257,7 @@ class Conformal(Composite):
 
         Infinite before the first row.
         """
-        return self._interval(self.predict_one(x))
+        return self._interval(self._call("predict_interval_one", "predict_one", x))
 
     def _interval(self, predictions: Any) -> Floats:
         width = np.broadcast_to(self._widths(), np.shape(predictions) or (1,))
@@ -281,7 +286,7 @@ class Conformal(Composite):
     @available_if(lambda self: is_classifier(self.model))  # type: ignore[untyped-decorator]
     def predict_set_one(self, x: RowLike) -> set[Any]:
         """The set of labels of one row; empty before the first row."""
-        shares = self.predict_proba_one(x)
+        shares = self._call("predict_set_one", "predict_proba_one", x)
         return {label for label, p in shares.items() if _loss(p) <= self._widths()[0]}
 
     def predict(self, X: TableLike, **options: Any) -> Any:
@@ -290,8 +295,7 @@ class Conformal(Composite):
 
     def predict_one(self, x: RowLike) -> Any:
         """The prediction of the model for one row."""
-        with naming("Conformal.predict_one"):
-            return getattr(self, "model_", self.model).predict_one(x)
+        return self._call("predict_one", "predict_one", x)
 
     @available_if(lambda self: is_classifier(self.model))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: TableLike) -> Floats:
@@ -302,8 +306,7 @@ class Conformal(Composite):
     @available_if(lambda self: is_classifier(self.model))  # type: ignore[untyped-decorator]
     def predict_proba_one(self, x: RowLike) -> dict[Any, float]:
         """The probabilities of the model for one row, by label; empty before the first row."""
-        with naming("Conformal.predict_proba_one"):
-            shares: dict[Any, float] = getattr(self, "model_", self.model).predict_proba_one(x)
+        shares: dict[Any, float] = self._call("predict_proba_one", "predict_proba_one", x)
         return shares
 
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -316,14 +319,14 @@ class Conformal(Composite):
         return np.full(1, np.inf) if few else self.quantiles_
 
     def _call(self, verb: str, method: str, *given: Any, **options: Any) -> Any:
-        """Call a method of the fitted model."""
-        if not getattr(self, "rows_seen_", 0):
+        """Call a method of the model, which must be fitted unless the method takes one row."""
+        if not (getattr(self, "rows_seen_", 0) or method.endswith("_one")):
             raise NotFittedError(
                 f"Conformal.{verb}: this Conformal is not fitted yet: it has learned no row. "
                 "Call fit, partial_fit or learn_one first."
             )
         with naming(f"Conformal.{verb}"):
-            return getattr(self.model_, method)(*given, **options)
+            return getattr(getattr(self, "model_", self.model), method)(*given, **options)
 
     # -- other -------------------------------------------------------------------------------------
 
