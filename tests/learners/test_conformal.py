@@ -134,6 +134,9 @@ def test_prequential_probabilities_are_those_of_the_model() -> None:
     assert fitted.test_then_train(X[:0], y[:0] > 0, return_proba=True)[1].shape == (0, 2)
     with pytest.raises(ParameterError, match="`return_proba` must be False"):
         op.Conformal(op.RLSRegressor()).test_then_train(X, y, return_proba=True)
+    with pytest.raises(op.errors.ShapeError, match=r"^Conformal\.fit: .*must have rows"):
+        fitted.fit(X[:0], y[:0])
+    assert fitted.rows_seen_ == 200
 
 
 @pytest.mark.parametrize("kind", [op.RLSRegressor, op.RLSClassifier])

@@ -35,7 +35,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.metaestimators import available_if
 
 from onepass import validation
-from onepass.errors import NotFittedError, ParameterError, TypeMismatchError
+from onepass.errors import NotFittedError, TypeMismatchError
 from onepass.learners.estimator.classifier import prequential_probabilities
 from onepass.learners.estimator.composite import Composite, naming
 from onepass.serialization.state import forget, nbytes
@@ -87,6 +87,7 @@ class Conformal(Composite):
     array([[-2.,  2.]])
     """
 
+    model: Any
     model_: Any
     quantiles_: Floats
     covered_: Floats
@@ -99,42 +100,18 @@ class Conformal(Composite):
 
     # -- learning ----------------------------------------------------------------------------------
 
-    def test_then_train(
+    def _learn(
         self,
-        X: TableLike,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        verb: str,
         *,
-        time: TimeLike | None = None,
+        time: Any = None,
+        classes: Any = None,
         return_proba: bool = False,
     ) -> Any:
-        """Predict each row, then learn it; return the predictions of the model.
-
-        Parameters
-        ----------
-        X, y, sample_weight, time
-            As in ``partial_fit``. Rows of weight 0 are predicted, but not learned.
-        return_proba : bool, default=False
-            Whether to also return probabilities, as ``test_then_train`` of classifiers does.
-
-        Returns
-        -------
-        predictions : ndarray of the shape of y
-        probabilities : ndarray of shape (n, c)
-            Only with ``return_proba``.
-        """
-        if return_proba and not is_classifier(self.model):
-            raise ParameterError(
-                "Conformal.test_then_train: `return_proba` must be False unless the model is a "
-                f"classifier, got {self.model!r}. Remove it."
-            )
-        found = self._learn(X, y, sample_weight, time, "test_then_train")
-        return found if return_proba else found[0]
-
-    def _learn(
-        self, X: Any, y: Any, sample_weight: Any, time: Any, verb: str, classes: Any = None
-    ) -> Any:
-        """Learn a block in a copy; return predictions and probabilities."""
+        """Learn a block in a copy."""
         where = f"Conformal.{verb}"
         twin = object.__new__(type(self))
         twin.__dict__ = dict(self.__dict__)
@@ -147,6 +124,8 @@ class Conformal(Composite):
             model = twin.model_ = copy.copy(model)
         given: dict[str, Any] = {} if time is None else {"time": np.asarray(series_array(time))}
         with naming(where):
+            if verb == "fit" and not len(rows):
+                model.fit(rows, y)  # raises the error
             if classes is not None:
                 model.partial_fit(rows[:0], np.empty(0), classes=classes)
             if is_regressor(model) or getattr(rows, "ndim", 2) != 2 or not (whole or len(rows)):
@@ -165,7 +144,7 @@ class Conformal(Composite):
                 p = np.where(labels[:, None] == known, np.nan_to_num(P), 0.0).sum(axis=1)
                 twin._update(_loss(p)[:, None], s)
         self.__dict__ = twin.__dict__
-        return predictions, P
+        return (predictions, P) if return_proba else predictions
 
     def learn_one(
         self, x: RowLike, y: Any, sample_weight: float = 1.0, *, time: TimeLike | None = None
@@ -182,8 +161,8 @@ class Conformal(Composite):
         self
         """
         X = [x] if isinstance(x, dict) else np.asarray(x)[None]
-        when: Any = None if time is None else [time]
-        self._learn(X, np.asarray(y)[None], np.full(1, sample_weight), when, "learn_one")
+        when = None if time is None else [time]
+        self._learn(X, np.asarray(y)[None], np.full(1, sample_weight), "learn_one", time=when)
         return self
 
     def _model(self, where: str) -> Any:
@@ -337,10 +316,6 @@ class Conformal(Composite):
             raise AttributeError("Conformal has no `classes_` before the first row")
         classes: Array = self.model_.classes_
         return classes
-
-    @property
-    def _scores_blocks(self) -> bool:
-        return getattr(self.model, "_scores_blocks", False)
 
     @property
     def nbytes(self) -> int:
