@@ -130,6 +130,26 @@ def test_prequential_probabilities_are_those_of_the_model() -> None:
     expected = clone(model).test_then_train(X, y > 0, return_proba=True)
     for one, two in zip(found, expected, strict=True):
         assert_equal(one, two)
+    fitted = op.Conformal(model).partial_fit(X, y > 0)
+    assert fitted.test_then_train(X[:0], y[:0] > 0, return_proba=True)[1].shape == (0, 2)
+    with pytest.raises(ParameterError, match="`return_proba` must be False"):
+        op.Conformal(op.RLSRegressor()).test_then_train(X, y, return_proba=True)
+    with pytest.raises(op.errors.ShapeError, match=r"^Conformal\.fit: .*must have rows"):
+        fitted.fit(X[:0], y[:0])
+    assert fitted.rows_seen_ == 200
+
+
+@pytest.mark.parametrize("kind", [op.RLSRegressor, op.RLSClassifier])
+def test_rows_may_be_dicts(kind: Any) -> None:
+    X, y = stream(40)
+    y = y if kind is op.RLSRegressor else y > 0
+    model, expected = op.Conformal(kind()), op.Conformal(kind()).partial_fit(X, y)
+    for x, target in zip(X.tolist(), y, strict=True):
+        model.learn_one(dict(zip("abc", x, strict=True)), target)
+    assert_allclose(model.quantiles_, expected.quantiles_)
+    assert_allclose(
+        model.predict_one(dict(zip("abc", X[0], strict=True))), expected.predict_one(X[0])
+    )
 
 
 def test_several_outputs() -> None:

@@ -182,6 +182,10 @@ def test_probabilities(model: Any, strength: float | None) -> None:
     assert not hasattr(op.Keyed(op.RLSRegressor(), by=1), "predict_proba")
     with pytest.raises(NotFittedError, match="predict_proba"):
         clone(keyed).predict_proba(joined(keys, X))
+    with pytest.raises(ParameterError, match=r"Keyed\.test_then_train: `return_proba`"):
+        keyed.test_then_train(joined(keys, X), labels, return_proba=True)
+    unweighted = clone(keyed).partial_fit(joined(keys, X), labels, np.zeros(N))
+    assert unweighted.predict_proba(joined(keys, X)).shape == (N, 0)
 
 
 @pytest.mark.parametrize("model", [*CLASSIFIERS, PROBABLE], ids=str)

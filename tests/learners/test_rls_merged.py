@@ -250,6 +250,21 @@ def test_merge_retains_least_norm_solution() -> None:
         assert_close(merged.coef_, whole.coef_, 1e-9)
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_merge_of_dependent_features_does_not_depend_on_their_units(*, fit_intercept: bool) -> None:
+    rng = np.random.default_rng(4)
+    X = (rng.normal(size=(40, 2)) @ rng.normal(size=(2, 4))) * (1e-6, 1e6, 1.0, 1e3)
+    y = rng.normal(size=40)
+    parts = [
+        op.RLSRegressor(0.0, fit_intercept=fit_intercept).fit(X[rows], y[rows])
+        for rows in (slice(20), slice(20, 40))
+    ]
+    whole = op.RLSRegressor(0.0, fit_intercept=fit_intercept).fit(X, y)
+    merged = merge_in_order(parts, [0])
+    assert merged.memory_.rank == whole.memory_.rank
+    assert_close(merged.predict(X), whole.predict(X), 1e-9)
+
+
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a floor": ({"forgetting": 0.9}, {"forgetting": 0.9}, "Exponential"),
     "other forgetting": (

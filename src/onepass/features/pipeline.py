@@ -12,11 +12,11 @@ import copy
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone, is_classifier
-from sklearn.utils import Bunch, get_tags
+from sklearn.base import clone, is_classifier
+from sklearn.utils import Bunch
 from sklearn.utils.metaestimators import available_if
 
 from onepass import validation
@@ -25,7 +25,7 @@ from onepass.features.adapter import Adapter, adapted
 from onepass.features.lag import checked_targets
 from onepass.features.transformer import Transformer, all_or_nothing
 from onepass.learners.estimator import Learner
-from onepass.learners.estimator.tags import with_onepass_tags
+from onepass.learners.estimator.composite import Composite, given
 from onepass.types import Array, ArrayLike, Floats, TimeLike
 from onepass.validation.arrays import ColumnPositions, check_same_parameters, column_positions
 from onepass.validation.table import TableLike
@@ -33,7 +33,6 @@ from onepass.validation.table import TableLike
 __all__ = ["Pipeline"]
 
 
-_Value = TypeVar("_Value")
 _Change: TypeAlias = tuple[Transformer, dict[str, Any]]
 """A transformer, and its attributes after a row."""
 
@@ -109,7 +108,7 @@ def _learner_can(verb: str) -> Callable[["Pipeline"], bool]:
     return lambda pipeline: hasattr(pipeline.learner, verb)
 
 
-class Pipeline(BaseEstimator):  # type: ignore[misc]
+class Pipeline(Composite):
     """Transformers and a learner as one learner.
 
     Each row passes through the transformers, which learn it and transform it with their state after
@@ -354,14 +353,8 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         return max(*delays, 1) if delays else None
 
     @property
-    def _scores_blocks(self) -> bool:
-        """Whether ``return_proba`` is supported."""
-        return getattr(self.learner, "_scores_blocks", False)
-
-    @property
-    def _uses_time(self) -> bool:
-        """Whether the learner requires the time of each row."""
-        return bool(getattr(self.learner, "_uses_time", False))
+    def _inner(self) -> Any:
+        return self.learner
 
     @property
     def _merging(self) -> str:
@@ -371,100 +364,6 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         return next((word for word in ("refused", "approximate") if word in levels), "exact")
 
     # -- learning and prediction -------------------------------------------------------------------
-
-    def fit(
-        self,
-        X: TableLike,
-        y: ArrayLike | None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        time: TimeLike | None = None,
-    ) -> Self:
-        """Reset, then learn the rows one after the other.
-
-        Parameters
-        ----------
-        X : rows that the first step accepts
-            For ``Encode``: a DataFrame, Table, list of dicts or array. At least one row.
-        y : array-like of shape (n,) or (n, c)
-            One target per row.
-        sample_weight : array-like of shape (n,) or float, optional
-            A weight >= 0 for each row.
-        time : array-like of shape (n,), optional
-            When each row happened, for a learner that forgets by time (tag ``uses_time``).
-
-        Returns
-        -------
-        self
-        """
-        self._learn(X, y, sample_weight, "fit", _without_none(time=time))
-        return self
-
-    def partial_fit(
-        self,
-        X: TableLike,
-        y: ArrayLike | None,
-        *,
-        sample_weight: ArrayLike | None = None,
-        classes: ArrayLike | None = None,
-        time: TimeLike | None = None,
-    ) -> Self:
-        """Learn the rows one after the other, in addition to all rows learned before.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in ``fit``; n may be zero. Rows of weight 0 are not learned.
-        classes : array-like, optional
-            For classifiers: labels declared in advance.
-        time : array-like of shape (n,), optional
-            As in ``fit``.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ParameterError
-            If ``classes`` is given and the learner is not a classifier.
-        """
-        if classes is not None and not is_classifier(self.learner):
-            raise ParameterError(
-                "Pipeline.partial_fit: `classes` must be omitted unless the learner is a "
-                f"classifier, got {type(self.learner).__name__}. Remove it."
-            )
-        self._learn(X, y, sample_weight, "partial_fit", _without_none(classes=classes, time=time))
-        return self
-
-    def test_then_train(
-        self,
-        X: TableLike,
-        y: ArrayLike | None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        time: TimeLike | None = None,
-        return_proba: bool = False,
-    ) -> Any:
-        """Learn the rows; return prequential predictions.
-
-        Each row is predicted before it is learned.
-
-        Parameters
-        ----------
-        X, y, sample_weight, time
-            As in ``partial_fit``. Rows of weight 0 are predicted but not learned.
-        return_proba : bool, default=False
-            Whether to also return probabilities, as ``test_then_train`` of classifiers does.
-
-        Returns
-        -------
-        predictions : ndarray of the shape of y
-        probabilities : ndarray of shape (n, c)
-            Only with ``return_proba``.
-        """
-        named = _without_none(time=time, return_proba=return_proba or None)
-        return self._learn(X, y, sample_weight, "test_then_train", named)
 
     def predict(self, X: TableLike, **options: object) -> Any:
         """Predict the targets of the rows of X, shape (n,) or (n, c).
@@ -694,13 +593,6 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
                     own.add_request(param=name, alias=alias)
         return requests
 
-    def __sklearn_tags__(self) -> Any:
-        tags = with_onepass_tags(super().__sklearn_tags__(), self)
-        learner_tags = get_tags(self.learner)
-        for name in ("estimator_type", "classifier_tags", "regressor_tags", "target_tags"):
-            setattr(tags, name, getattr(learner_tags, name))
-        return tags
-
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         del N_CHAR_MAX
         return f"{type(self).__name__}({', '.join(map(_one_line, self.steps))})"
@@ -826,7 +718,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
             else:
                 Z = _transform_features(self.features_, checked_rows)
             x = self._prepare_for_learner(Z)[0]
-        self.learner_.learn_one(x, y, sample_weight, **_without_none(time=time))
+        self.learner_.learn_one(x, y, sample_weight, **given(time=time))
 
     def _learn(
         self,
@@ -834,7 +726,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         y: ArrayLike | None,
         sample_weight: ArrayLike | None,
         verb: str,
-        named: Mapping[str, object],
+        **named: Any,
     ) -> Any:
         """Learn rows in all steps; return the result of the method of the learner."""
         with self._rollback_on_error():
@@ -942,11 +834,6 @@ def _step_name(given: str, names: Iterable[str]) -> str:
     """Return the name of a step; that of a learner may be given without its task."""
     short = {name.removesuffix("regressor").removesuffix("classifier"): name for name in names}
     return given if given in short.values() else short.get(given, given)
-
-
-def _without_none(**arguments: _Value) -> dict[str, _Value]:
-    """Return the arguments that are not None; a learner may not accept the omitted ones."""
-    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def _padded(Z: Floats) -> Floats:

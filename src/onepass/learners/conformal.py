@@ -87,6 +87,7 @@ class Conformal(Composite):
     array([[-2.,  2.]])
     """
 
+    model: Any
     model_: Any
     quantiles_: Floats
     covered_: Floats
@@ -99,37 +100,18 @@ class Conformal(Composite):
 
     # -- learning ----------------------------------------------------------------------------------
 
-    def test_then_train(
+    def _learn(
         self,
-        X: TableLike,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        verb: str,
         *,
-        time: TimeLike | None = None,
+        time: Any = None,
+        classes: Any = None,
         return_proba: bool = False,
     ) -> Any:
-        """Predict each row, then learn it; return the predictions of the model.
-
-        Parameters
-        ----------
-        X, y, sample_weight, time
-            As in ``partial_fit``. Rows of weight 0 are predicted, but not learned.
-        return_proba : bool, default=False
-            Whether to also return probabilities, as ``test_then_train`` of classifiers does.
-
-        Returns
-        -------
-        predictions : ndarray of the shape of y
-        probabilities : ndarray of shape (n, c)
-            Only with ``return_proba``.
-        """
-        found = self._learn(X, y, sample_weight, time, "test_then_train")
-        return found if return_proba else found[0]
-
-    def _learn(
-        self, X: Any, y: Any, sample_weight: Any, time: Any, verb: str, classes: Any = None
-    ) -> Any:
-        """Learn a block in a copy; return predictions and probabilities."""
+        """Learn a block in a copy."""
         where = f"Conformal.{verb}"
         twin = object.__new__(type(self))
         twin.__dict__ = dict(self.__dict__)
@@ -142,11 +124,13 @@ class Conformal(Composite):
             model = twin.model_ = copy.copy(model)
         given: dict[str, Any] = {} if time is None else {"time": np.asarray(series_array(time))}
         with naming(where):
+            if verb == "fit" and not len(rows):
+                model.fit(rows, y)  # raises the error
             if classes is not None:
                 model.partial_fit(rows[:0], np.empty(0), classes=classes)
-            if is_regressor(model) or getattr(rows, "ndim", 2) != 2 or not len(rows):
-                weight = {} if sample_weight is None else {"sample_weight": sample_weight}
-                predictions: Array = np.asarray(model.test_then_train(X, y, **weight, **given))
+            if is_regressor(model) or getattr(rows, "ndim", 2) != 2 or not (whole or len(rows)):
+                given |= {} if sample_weight is None else {"sample_weight": sample_weight}
+                predictions: Array = np.asarray(model.test_then_train(rows, y, **given))
                 n = len(predictions)
                 if is_regressor(model):
                     s = validation.weights(sample_weight, n, where)
@@ -160,7 +144,7 @@ class Conformal(Composite):
                 p = np.where(labels[:, None] == known, np.nan_to_num(P), 0.0).sum(axis=1)
                 twin._update(_loss(p)[:, None], s)
         self.__dict__ = twin.__dict__
-        return predictions, P
+        return (predictions, P) if return_proba else predictions
 
     def learn_one(
         self, x: RowLike, y: Any, sample_weight: float = 1.0, *, time: TimeLike | None = None
@@ -177,8 +161,8 @@ class Conformal(Composite):
         self
         """
         X = [x] if isinstance(x, dict) else np.asarray(x)[None]
-        when: Any = None if time is None else [time]
-        self._learn(X, np.asarray(y)[None], np.full(1, sample_weight), when, "learn_one")
+        when = None if time is None else [time]
+        self._learn(X, np.asarray(y)[None], np.full(1, sample_weight), "learn_one", time=when)
         return self
 
     def _model(self, where: str) -> Any:
@@ -252,7 +236,7 @@ class Conformal(Composite):
 
         Infinite before the first row.
         """
-        return self._interval(self.predict_one(x))
+        return self._interval(self._call("predict_interval_one", "predict_one", x))
 
     def _interval(self, predictions: Any) -> Floats:
         width = np.broadcast_to(self._widths(), np.shape(predictions) or (1,))
@@ -281,7 +265,7 @@ class Conformal(Composite):
     @available_if(lambda self: is_classifier(self.model))  # type: ignore[untyped-decorator]
     def predict_set_one(self, x: RowLike) -> set[Any]:
         """The set of labels of one row; empty before the first row."""
-        shares = self.predict_proba_one(x)
+        shares = self._call("predict_set_one", "predict_proba_one", x)
         return {label for label, p in shares.items() if _loss(p) <= self._widths()[0]}
 
     def predict(self, X: TableLike, **options: Any) -> Any:
@@ -290,8 +274,7 @@ class Conformal(Composite):
 
     def predict_one(self, x: RowLike) -> Any:
         """The prediction of the model for one row."""
-        with naming("Conformal.predict_one"):
-            return getattr(self, "model_", self.model).predict_one(x)
+        return self._call("predict_one", "predict_one", x)
 
     @available_if(lambda self: is_classifier(self.model))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: TableLike) -> Floats:
@@ -302,8 +285,7 @@ class Conformal(Composite):
     @available_if(lambda self: is_classifier(self.model))  # type: ignore[untyped-decorator]
     def predict_proba_one(self, x: RowLike) -> dict[Any, float]:
         """The probabilities of the model for one row, by label; empty before the first row."""
-        with naming("Conformal.predict_proba_one"):
-            shares: dict[Any, float] = getattr(self, "model_", self.model).predict_proba_one(x)
+        shares: dict[Any, float] = self._call("predict_proba_one", "predict_proba_one", x)
         return shares
 
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -316,14 +298,14 @@ class Conformal(Composite):
         return np.full(1, np.inf) if few else self.quantiles_
 
     def _call(self, verb: str, method: str, *given: Any, **options: Any) -> Any:
-        """Call a method of the fitted model."""
-        if not getattr(self, "rows_seen_", 0):
+        """Call a method of the model, which must be fitted unless the method takes one row."""
+        if not (getattr(self, "rows_seen_", 0) or method.endswith("_one")):
             raise NotFittedError(
                 f"Conformal.{verb}: this Conformal is not fitted yet: it has learned no row. "
                 "Call fit, partial_fit or learn_one first."
             )
         with naming(f"Conformal.{verb}"):
-            return getattr(self.model_, method)(*given, **options)
+            return getattr(getattr(self, "model_", self.model), method)(*given, **options)
 
     # -- other -------------------------------------------------------------------------------------
 
@@ -334,10 +316,6 @@ class Conformal(Composite):
             raise AttributeError("Conformal has no `classes_` before the first row")
         classes: Array = self.model_.classes_
         return classes
-
-    @property
-    def _scores_blocks(self) -> bool:
-        return getattr(self.model, "_scores_blocks", False)
 
     @property
     def nbytes(self) -> int:

@@ -220,7 +220,7 @@ class Keyed(Composite):
         when = None if time is None else [time]
         weight = None if sample_weight == 1.0 else [sample_weight]
         X = x[None] if isinstance(x, np.ndarray) else [named_row(x)]
-        self._learn(X, target, weight, when, "learn_one")
+        self._learn(X, target, weight, "learn_one", time=when)
         return self
 
     def _learn_known(self, x: Any, y: Any) -> bool:
@@ -257,8 +257,17 @@ class Keyed(Composite):
             last.move_to_end(key)
         return True
 
+    _returns_proba = False
+
     def _learn(
-        self, X: Any, y: Any, sample_weight: Any, time: Any, verb: str, classes: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        verb: str,
+        *,
+        time: Any = None,
+        classes: Any = None,
     ) -> Array:
         """Learn a block in copies, which then replace the former learners."""
         where = f"Keyed.{verb}"
@@ -360,7 +369,7 @@ class Keyed(Composite):
 
         def predict(model: Any, rows: Any, n: int) -> Floats:
             if model is None:
-                return np.full((n, len(classes)), 1.0 / len(classes))
+                return np.full((n, len(classes)), 1.0 / max(1, len(classes)))
             shares = np.zeros((n, len(classes)))
             shares[:, np.searchsorted(classes, model.classes_)] = model.predict_proba(rows)
             return shares

@@ -247,12 +247,13 @@ def _evidence(state: MergeState, layout: Layout, doubled: Floats) -> Evidence:
         return without_prior(memory.R, memory.z, memory.least, L)
     R, z = memory.span.triangle()
     k = int(memory.span.free)
-    R, z = R[k:, k:], z[k:]
+    units = np.where(memory.span.units > 0.0, memory.span.units, 1.0)[k:]
+    R, z = R[k:, k:] / units, z[k:]
     Q, low = np.linalg.qr(R.T)
     turn, T = np.linalg.qr(low.T)
-    evidence = without_prior(np.asfortranarray(T), turn.T @ z, memory.least, L @ Q)
+    evidence = without_prior(np.asfortranarray(T), turn.T @ z, memory.least, (L / units) @ Q)
     nonzero = R.any(axis=0)  # a feature that was 0 in all rows stays exactly 0
-    return evidence._replace(rows=np.where(nonzero, evidence.rows @ Q.T, 0.0))
+    return evidence._replace(rows=np.where(nonzero, evidence.rows @ Q.T * units, 0.0))
 
 
 def merge_sums(learner: Any, other: Any, layout: Layout) -> None:

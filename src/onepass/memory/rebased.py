@@ -255,7 +255,8 @@ class Rebased:
                 continue
             one = _SplitRows(*(part[0] for part in split_rows))
             if turned != i and (one.rest * ~one.new).any():
-                span, turned = span.turned(one.C, span.split_off(one.rest * ~one.new)[1]), i
+                rest = span.split_off(one.rest * ~one.new)[1]
+                span, turned, ahead = span.turned(one.C, rest), i, 1
                 continue
             errors[i] = b[i] - A[i] @ span.solution()
             along, rest = span.split_off(one.rest * one.new)

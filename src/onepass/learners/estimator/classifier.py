@@ -215,14 +215,14 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
     def _calibrate(
         self, scores: Floats, Y: Floats, s: Floats | None, class_mask: Array | None
     ) -> Floats:
-        on = None if s is None else np.flatnonzero(s)
-        temperatures = np.full(len(Y), calibration.temperature(self.calibration_))
-        for at in self._calibrated_rows(len(Y) if on is None else len(on)):
-            i = at if on is None else on[at]
+        on = np.arange(len(Y)) if s is None else np.flatnonzero(s)
+        rows = on[self._calibrated_rows(len(on))]
+        found = [calibration.temperature(self.calibration_)]
+        for i in rows:
             row = scores[i] if class_mask is None else np.where(class_mask[i], scores[i], -np.inf)
             self.calibration_ = calibration.updated(self.calibration_, row, int(Y[i].argmax()))
-            temperatures[i + 1 :] = calibration.temperature(self.calibration_)
-        return temperatures
+            found.append(calibration.temperature(self.calibration_))
+        return np.repeat(found, np.diff(rows, prepend=-1, append=len(Y) - 1))
 
     def _receive_targets(
         self, y: ArrayLike | None, n: int, s: Floats | None, where: str

@@ -14,7 +14,7 @@ from onepass.learners.estimator.tags import with_onepass_tags
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation.table import TableLike
 
-__all__ = ["Composite", "naming"]
+__all__ = ["Composite", "given", "naming"]
 
 _CALL = re.compile(r"^\w+\.\w+: ")
 _ROW = re.compile(r"\b(in|at) row (\d+)\b")
@@ -41,16 +41,37 @@ def naming(place: str, rows: Array | None = None) -> Iterator[None]:
         raise type(error)(f"{place}: {text}") from error
 
 
+def given(**named: Any) -> dict[str, Any]:
+    """The arguments that are not None; a model may not accept the others.
+
+    Parameters
+    ----------
+    **named
+        Arguments of a method of the model.
+    """
+    return {name: value for name, value in named.items() if value is not None}
+
+
 class Composite(BaseEstimator):  # type: ignore[misc]
     """Base class of estimators that learn with copies of ``model``."""
 
-    model: Any
+    @property
+    def _inner(self) -> Any:
+        """The estimator that learns."""
+        return getattr(self, "model", None)
+
+    @property
+    def _returns_proba(self) -> bool:
+        return bool(is_classifier(self._inner))
 
     @abstractmethod
     def _learn(
-        self, X: Any, y: Any, sample_weight: Any, time: Any, verb: str, classes: Any = None
+        self, X: Any, y: Any, sample_weight: Any, verb: str, *args: Any, **named: Any
     ) -> Any:
-        """Learn a block, or nothing if an error is raised; return the prequential predictions."""
+        """Learn a block, or nothing if an error is raised; return the prequential predictions.
+
+        ``named`` are time, classes and return_proba, where they are given.
+        """
 
     def fit(
         self,
@@ -77,7 +98,7 @@ class Composite(BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        self._learn(X, y, sample_weight, time, "fit")
+        self._learn(X, y, sample_weight, "fit", **given(time=time))
         return self
 
     def partial_fit(
@@ -107,12 +128,12 @@ class Composite(BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        if classes is not None and not is_classifier(self.model):
+        if classes is not None and not is_classifier(self._inner):
             raise ParameterError(
                 f"{type(self).__name__}.partial_fit: `classes` must be omitted unless the model is "
-                f"a classifier, got {type(self.model).__name__}. Remove it."
+                f"a classifier, got {type(self._inner).__name__}. Remove it."
             )
-        self._learn(X, y, sample_weight, time, "partial_fit", classes)
+        self._learn(X, y, sample_weight, "partial_fit", **given(time=time, classes=classes))
         return self
 
     def test_then_train(
@@ -122,29 +143,47 @@ class Composite(BaseEstimator):  # type: ignore[misc]
         sample_weight: ArrayLike | None = None,
         *,
         time: TimeLike | None = None,
-    ) -> Array:
+        return_proba: bool = False,
+    ) -> Any:
         """Predict each row by its model, then learn it.
 
         Parameters
         ----------
         X, y, sample_weight, time
             As in ``partial_fit``. Rows of weight 0 are predicted, but not learned.
+        return_proba : bool, default=False
+            Whether to also return probabilities, as ``test_then_train`` of classifiers does; not
+            with keys.
 
         Returns
         -------
         predictions : ndarray of the shape of y
             The prequential predictions, in the order of the rows.
+        probabilities : ndarray of shape (n, c)
+            Only with ``return_proba``.
         """
-        predictions: Array = self._learn(X, y, sample_weight, time, "test_then_train")
-        return predictions
+        if return_proba and not self._returns_proba:
+            raise ParameterError(
+                f"{type(self).__name__}.test_then_train: `return_proba` must be False for "
+                f"regressors and models by key, got True for {type(self._inner).__name__}. "
+                "Remove it, or evaluate with op.evaluate.prequential(..., metrics='log_loss')."
+            )
+        named = given(time=time, return_proba=return_proba or None)
+        return self._learn(X, y, sample_weight, "test_then_train", **named)
 
     @property
     def _uses_time(self) -> bool:
         """Whether the model requires the time of each row."""
-        return bool(getattr(self.model, "_uses_time", False))
+        return bool(getattr(self._inner, "_uses_time", False))
+
+    @property
+    def _scores_blocks(self) -> bool:
+        """Whether blocks are learned with the scores of all rows."""
+        return self._returns_proba and getattr(self._inner, "_scores_blocks", False)
 
     def __sklearn_tags__(self) -> Any:
-        tags, model_tags = with_onepass_tags(super().__sklearn_tags__(), self), get_tags(self.model)
+        tags = with_onepass_tags(super().__sklearn_tags__(), self)
+        model_tags = get_tags(self._inner)
         for name in ("estimator_type", "classifier_tags", "regressor_tags", "target_tags"):
             setattr(tags, name, getattr(model_tags, name))
         return tags
