@@ -279,6 +279,20 @@ def orthogonal() -> dict[str, Case]:
     return found
 
 
+def further() -> dict[str, Case]:
+    Kalman, KernelRLS, Mirror = op.KalmanRegressor, op.KernelRLSRegressor, op.MirrorORFitRegressor
+    transition = np.diag([1.0, 0.9, 1.0, 0.95, 1.0])
+    return {
+        "kalman": Case(Kalman(), several, weights=True),
+        "kalman-given": Case(Kalman(0.01, 0.1, 10.0, transition=transition), single=True),
+        "krls": Case(KernelRLS(gamma=0.2, noise=0.1), several, weights=True),
+        "krls-budget": Case(KernelRLS(gamma=0.2, noise=0.1, budget=12, forgetting=0.98)),
+        "krls-no-noise": Case(KernelRLS("laplacian", noise=0.0, budget=12), single=True),
+        "mirrororfit": Case(Mirror(1.2, memory=3), single=True),
+        "mirrororfit-entropy": Case(Mirror("entropy", memory=3)),
+    }
+
+
 def gradient_descent() -> dict[str, Case]:
     SGD = op.SGDRegressor
     return {
@@ -326,6 +340,9 @@ def classifiers() -> dict[str, Case]:
         "lda": LDA(),
         "lda-oas": LDA(shrinkage="oas", priors="uniform"),
         "qda": QDA(),
+        "art-lda": ART(projection="lda", block=8),
+        "art-levels": ART(levels=2, n_components=2, block=8, max_prototypes=5),
+        "krls": op.KernelRLSClassifier(gamma=0.2, noise=0.1, budget=12),
         "means": Means(),
         "means-cosine": Means("cosine", classes=classes),
     }
@@ -333,7 +350,8 @@ def classifiers() -> dict[str, Case]:
     cases["classes-qda-0"] = Case(QDA(reg_param=0.0), text, first=40)
     for name in ("rls", "art", "lda", "sgd"):
         cases[f"classes-{name}-whole"] = Case(found[name], whole, rows=named, single=True)
-    return {**cases, "cluster": Case(op.ARTIPCACluster(), None)}
+    clusterers = {"cluster": op.ARTIPCACluster(), "cluster-levels": op.ARTIPCACluster(levels=2)}
+    return {**cases, **{name: Case(made, None) for name, made in clusterers.items()}}
 
 
 # -- features and Pipelines ------------------------------------------------------------------------
@@ -417,7 +435,8 @@ def by_key() -> dict[str, Case]:
 
 
 CASES = {
-    **least_squares(), **orthogonal(), **gradient_descent(), **classifiers(), **preparing(),
+    **least_squares(), **orthogonal(), **further(), **gradient_descent(), **classifiers(),
+    **preparing(),
     **pipelines(), **by_key(),
 }  # fmt: skip
 PARAMETERS = {
