@@ -264,6 +264,15 @@ def test_inconsistent_files_are_refused(tmp_path: Any) -> None:
             op.load(tmp_path / "m.onepass")
 
 
+@pytest.mark.parametrize("params", [{}, {"projection": "lda"}, TWO])
+def test_learners_of_rows_of_weight_0_are_loaded(params: dict[str, Any], tmp_path: Any) -> None:
+    X, y = digits()
+    model = ART(**params).partial_fit(X[:5], y[:5], sample_weight=np.zeros(5))
+    op.save(model, tmp_path / "m.onepass")
+    loaded = op.load(tmp_path / "m.onepass").partial_fit(X[:300], y[:300])
+    assert_array_equal(loaded.predict(X), model.partial_fit(X[:300], y[:300]).predict(X))
+
+
 def test_keyed_learns_levels_and_discriminant_axes() -> None:
     X, y = digits()
     key = np.arange(600) % 3

@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import RBF, Matern
 from sklearn.kernel_ridge import KernelRidge
 
 import onepass as op
-from onepass.errors import MergeError, NumericalError, ParameterError
+from onepass.errors import MergeError, NotFittedError, NumericalError, ParameterError
 
 EVERY = {"tolerance": 0.0, "budget": None}
 KERNELS = ("rbf", "laplacian", "polynomial", "poly", "linear", "cosine")
@@ -176,6 +176,20 @@ def test_kernel_functions_of_a_wrong_shape_raise_an_error() -> None:
     X, y = rows(5)
     with pytest.raises(NumericalError, match="the kernel must return"):
         op.KernelRLSRegressor(lambda A, B: A[:, :1] + B[0, 0]).fit(X, y)
+    with pytest.raises(NumericalError, match="up to nan for 5 by 5 rows"):
+        op.KernelRLSRegressor("poly", degree=0.5, coef0=0.0).fit(X, y)
+
+
+@pytest.mark.parametrize("name", ["dictionary_", "rank_", "dual_coef_", "scale_"])
+def test_attributes_before_the_first_row_raise_not_fitted(name: str) -> None:
+    with pytest.raises(NotFittedError, match=name):
+        getattr(op.KernelRLSRegressor(), name)
+
+
+def test_weights_too_small_are_named_in_the_error() -> None:
+    X, y = rows(5)
+    with pytest.raises(NumericalError, match="weights above"):
+        op.KernelRLSRegressor().fit(X, y, np.full(5, 1e-300))
 
 
 def test_learners_of_different_widths_are_not_merged() -> None:

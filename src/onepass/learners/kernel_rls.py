@@ -60,6 +60,7 @@ from scipy.spatial.distance import cdist
 from onepass import linalg, validation
 from onepass.errors import MergeError, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Layout, Regressor
+from onepass.learners.linear import check_fitted
 from onepass.types import Array, Floats
 from onepass.validation.table import TableLike
 
@@ -358,16 +359,19 @@ class KernelRLS:
     @property
     def dictionary_(self) -> Floats:
         """Rows of the dictionary, (m, d)."""
+        check_fitted(self, "dictionary_")
         return self.posterior_.points.copy()
 
     @property
     def rank_(self) -> int:
         """Number m of rows in the dictionary: the rank of the kernel matrix, to the tolerance."""
+        check_fitted(self, "rank_")
         return len(self.posterior_.points)
 
     @property
     def dual_coef_(self) -> Floats:
         """Coefficients of the kernel functions of the dictionary, (m,) or (m, c)."""
+        check_fitted(self, "dual_coef_")
         weights = self.posterior_.weights
         return weights[:, 0] if getattr(self, "target_ndim_", 2) == 1 else weights
 
@@ -378,6 +382,7 @@ class KernelRLS:
         About 1 if the units of the targets suit the prior; otherwise deviations times ``scale_``
         suit the targets (the maximum-likelihood scale of the kernel and the noise).
         """
+        check_fitted(self, "scale_")
         posterior = self.posterior_
         return np.asarray(np.sqrt(posterior.squares / max(posterior.mass, 1.0)))
 
@@ -421,8 +426,8 @@ class KernelRLS:
             raise NumericalError(
                 f"{type(self).__name__}: the kernel must return a value below {_LARGEST:g} for "
                 f"each pair of rows, got shape {K.shape} with values up to "
-                f"{linalg.magnitude(K):.3g} for {len(X)} by {len(Y)} rows. "
-                "Divide the features by a constant, or check the kernel function."
+                f"{np.abs(K).max(initial=0.0):.3g} for {len(X)} by {len(Y)} rows. Divide the "
+                "features by a constant, check the kernel function, or use a whole `degree`."
             )
         return K
 
@@ -455,7 +460,8 @@ class KernelRLS:
     def _too_large(self, Y: Floats) -> NumericalError:
         return NumericalError(
             f"{type(self).__name__}: targets, errors and their squares must stay within float64, "
-            f"got targets up to {linalg.magnitude(Y):.3g}. Use units in which they are nearer to 1."
+            f"and weights above {1.0 / _LARGEST:g}, got targets up to {linalg.magnitude(Y):.3g}. "
+            "Use units in which both are nearer to 1."
         )
 
     def _learn_rows(

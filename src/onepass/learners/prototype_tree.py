@@ -257,7 +257,7 @@ class PrototypeTree:
     def is_sound(self, d: int, c: int, *, compact: bool) -> bool:
         """Whether the parts are consistent, for d features and c classes."""
         store, axes, children = self.store, self.axes, self.children
-        if not (type(store) is Prototypes and store.all("labels").max(initial=0) < c):
+        if not (type(store) is Prototypes and store.all("labels").max(initial=-1) < c):
             return False
         if self.mode not in PCA_MODES or (axes is None) != (self.mode == "none"):
             return False
