@@ -444,7 +444,7 @@ def _join(first: Any, second: Any, rows: object, where: str) -> str | None:
     started, w = first.memory_ is not None, first._weights.clone()  # noqa: SLF001
     linear = second._linear if first._linear is None else first._linear  # noqa: SLF001
     first._shared = second._shared  # noqa: SLF001
-    first._begin(w, second._outputs, linear)  # noqa: SLF001
+    first._begin(None, w, second._outputs, linear)  # noqa: SLF001
     w, theirs = first._matrix(w), first._matrix(second._weights.to(w).clone())  # noqa: SLF001
     evidence = _evidence_of(second).near(w)
     mine = None if linear or not started else _evidence_of(first).near(w)

@@ -396,12 +396,12 @@ class ORFit(Learner):
             return w
         return torch.cat([each.reshape(-1) for each in w.T.split(self.network.shapes[0][1], dim=1)])
 
-    def _begin(self, rows: Batch, w: Tensor, c: int, linear: Any) -> None:
+    def _begin(self, rows: Batch | None, w: Tensor, c: int, linear: Any) -> None:
         """Create the memory, at initial weights w; synchronises with an accelerator once."""
         self._linear = True if self._shared else linear
         if self._memory is not None:
             return
-        if self._split:
+        if self._split and rows is not None:  # None: merge, which learns no batch
             self._split.check_equal(self._weights, rows)
         if self._shared:
             kind, few = self._placement.kind(self._like), self._per_output(c)
