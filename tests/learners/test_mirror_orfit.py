@@ -87,6 +87,14 @@ def test_row_is_fitted_without_changing_predictions_in_memory(params: dict[str, 
     assert model.directions_.shape == (15, 4)
 
 
+@pytest.mark.parametrize("potential", [1.02, 4.0, 6.0, "entropy"])
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e4])
+def test_rows_are_fitted_in_all_units(potential: Any, size: float) -> None:
+    X, y = rows(20, 50)
+    model = op.MirrorORFitRegressor(potential, None).fit(X / size, y * size)
+    np.testing.assert_allclose(X @ model.coef_ / size, y * size, atol=1e-9 * size)
+
+
 def test_sparse_weights_are_found_from_fewer_rows() -> None:
     rng = np.random.default_rng(0)
     X, w = rng.normal(size=(40, 100)), np.zeros(100)
