@@ -94,7 +94,8 @@ class _Potential(NamedTuple):
             while step > 1e-12:
                 at = z + A @ (step * by)
                 after = A.T @ self.primal(at) - b
-                if abs(float(by @ after)) < abs(slope) and np.isfinite(after).all():
+                # well below -slope: near a zero weight, a full step for q = 3 only changes signs
+                if slope < float(by @ after) <= -0.9 * slope and np.isfinite(after).all():
                     break
                 step *= 0.5
             else:
@@ -126,7 +127,7 @@ class MirrorORFitRegressor(Regressor):
     Parameters
     ----------
     potential : float or "entropy", default=1.1
-        A number is the power q of Σ |w|^q, from 1.02 to 6; near 1 the weights are sparse.
+        A number is the power q of Σ |w|^q, from 1.02 to 4; near 1 the weights are sparse.
         ``"entropy"`` is the hyperbolic entropy of the given ``scale``.
     memory : int or None, default=100
         Number of principal directions of past rows that are stored; None stores all of them.
@@ -195,7 +196,7 @@ class MirrorORFitRegressor(Regressor):
             return _Potential(0.0, validation.in_range(self.scale, "scale", who, above=0.0))
         # other powers need dual weights of more digits than float64 has
         return _Potential(
-            validation.in_range(self.potential, "potential", who, low=1.02, high=6.0), 0.0
+            validation.in_range(self.potential, "potential", who, low=1.02, high=4.0), 0.0
         )
 
     def _limit(self) -> int | None:
@@ -242,7 +243,7 @@ class MirrorORFitRegressor(Regressor):
                         [chosen.projected(z[:, k], A, B[:, k]) for k in range(z.shape[1])]
                     )
                     w = chosen.primal(z)
-                    if not linalg.magnitude(A.T @ w - B) <= 1e-6 * linalg.magnitude(B):
+                    if not linalg.magnitude(A.T @ w - B) <= 1e-4 * linalg.magnitude(B):
                         raise NumericalError(
                             f"{type(self).__name__}: weights that fit row {i} must be computable "
                             f"in float64, got `potential`={self.potential!r}. Choose a `potential` "
