@@ -60,6 +60,10 @@ CASES: dict[str, Callable[[int], dict[str, Any]]] = {
         "process_noise": np.ones((p, p)),
         "transition": np.diag(np.arange(p) > 0.0),
     },
+    "known": lambda p: {
+        "process_noise": 0.0, "transition": np.eye(p),
+        "prior_variance": np.diag(np.arange(p) % 2.0 + np.eye(p)[0]),
+    },
     "prior": lambda p: {"process_noise": 0.01, "prior_variance": covariance(p)},
     "discount": lambda p: {"process_noise": 0.01, "forgetting": 0.95, "transition": rotation(p)},
 }  # fmt: skip
@@ -242,6 +246,15 @@ def test_missing_targets_are_refused_by_default() -> None:
         op.KalmanRegressor(missing="advance").fit(X, np.where(np.isnan(y), np.inf, y))
 
 
+@compiled_or_not
+def test_single_precision_rows_are_learned(*, compiled: bool) -> None:
+    del compiled
+    X, y, s = (each.astype(np.float32) for each in (*moving()[:2], np.linspace(0.5, 2.0, N)))
+    single = op.KalmanRegressor().fit(X, y, sample_weight=s)
+    double = op.KalmanRegressor().fit(*map(np.float64, (X, y)), sample_weight=np.float64(s))
+    np.testing.assert_array_equal(single.coef_, double.coef_)
+
+
 # -- blocks, growth, errors ------------------------------------------------------------------------
 
 
@@ -302,6 +315,10 @@ def test_growth_equals_zero_features_with_forgetting() -> None:
             op.KalmanRegressor(**params).fit(X[:60, :2], y[:60]).grow(4).partial_fit(X[60:], y[60:])
         )
         close(grown.coef_, whole.coef_, 1e-8)
+    long = op.KalmanRegressor(0.0, forgetting=0.5)
+    for _ in range(10):
+        long.partial_fit(X, y)
+    assert np.isfinite(long.grow(6).covariance_).all()
     with pytest.raises(ParameterError, match="grow"):
         op.KalmanRegressor(np.ones(5)).fit(X, y).grow(6)
 
@@ -341,7 +358,9 @@ def test_kind_of_process_noise_must_stay() -> None:
     model = op.KalmanRegressor().fit(X, y).set_params(process_noise=0.1)
     with pytest.raises(ParameterError, match="fit to start again"):
         model.partial_fit(X, y)
-    model.fit(X, y)
+    model.fit(X, y).set_params(fit_intercept=False)
+    with pytest.raises(ParameterError, match="`fit_intercept` must stay"):
+        model.predict(X)
     with pytest.raises(AttributeError):
         _ = model.process_noise_
 

@@ -87,6 +87,21 @@ def test_row_is_fitted_without_changing_predictions_in_memory(params: dict[str, 
     assert model.directions_.shape == (15, 4)
 
 
+@pytest.mark.parametrize("potential", [1.02, 3.0, 4.0, "entropy"])
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e4])
+def test_rows_are_fitted_in_all_units(potential: Any, size: float) -> None:
+    X, y = rows(20, 50)
+    model = op.MirrorORFitRegressor(potential, None).fit(X / size, y * size)
+    np.testing.assert_allclose(X @ model.coef_ / size, y * size, atol=1e-9 * size)
+
+
+@pytest.mark.parametrize("potential", [1.1, 3.0, 4.0])
+def test_weights_that_become_zero(potential: float) -> None:
+    X, y = np.array([[1.0, 1.0], [1.0, 2.0]]), np.array([1.0, 1.0])
+    model = op.MirrorORFitRegressor(potential, None).fit(X, y)
+    np.testing.assert_allclose(model.coef_, [1.0, 0.0], atol=1e-4)
+
+
 def test_sparse_weights_are_found_from_fewer_rows() -> None:
     rng = np.random.default_rng(0)
     X, w = rng.normal(size=(40, 100)), np.zeros(100)

@@ -12,8 +12,8 @@ exponential forgetting. The least-squares estimate and its covariance are the Ka
     w ← w + K e,   P ← P − K S Kᵀ                            row                            (4)
 
 in the square-root form P = Σ_j D_j u_j u_jᵀ with u_j = (u_1j, …, 1, 0, …), which stays positive
-semidefinite: (4) by Bierman's update, (2) by adding outer products [2]; in NumPy, (2) is a QR
-factorization. The outputs share P. The first row is preceded by (2) too.
+semidefinite: (4) by Bierman's update, (2) by adding outer products [2]; in NumPy, (2) is a
+Gram-Schmidt factorization. The outputs share P. The first row is preceded by (2) too.
 
 If the noise r is estimated, Q and the prior covariance are given in units of r ([3], 4.5), so
 that P / r does not depend on it, and r is the mean of the normalised innovations,
@@ -137,13 +137,15 @@ def _parts(factor: Floats) -> tuple[Floats, Floats]:
 
 
 def _factored(rows: Floats) -> Floats:
-    """The factor (p, p) of P = MᵀM for rows M (m, p), m >= p."""
-    R: Any = np.linalg.qr(rows[:, ::-1], mode="r")
-    M: Floats = R[::-1, ::-1]
-    root = np.diagonal(M).copy()
-    U = M / np.where(root == 0.0, 1.0, root)[:, None]
-    np.fill_diagonal(U, root**2)
-    return np.ascontiguousarray(np.tril(U))
+    """The factor (p, p) of P = MᵀM for rows M (m, p), by Gram-Schmidt from the last column."""
+    M, factor = rows.copy(), np.zeros((rows.shape[1],) * 2)
+    for j in reversed(range(len(factor))):
+        a = M[:, j].copy()
+        factor[j, j] = a @ a
+        if factor[j, j] > 0.0:
+            factor[j, :j] = a @ M[:, :j] / factor[j, j]
+            M[:, :j] -= np.outer(a, factor[j, :j])
+    return factor
 
 
 class KalmanRegressor(Regressor):
@@ -203,15 +205,15 @@ class KalmanRegressor(Regressor):
     >>> import numpy as np, onepass as op
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(2000, 3))
-    >>> w = np.cumsum(0.1 * rng.normal(size=(2000, 3)), axis=0)  # a random walk
+    >>> w = np.cumsum(0.3 * rng.normal(size=(2000, 3)), axis=0)  # a random walk
     >>> y = (X * w).sum(axis=1) + rng.normal(size=2000)
     >>> for model in (op.KalmanRegressor(), op.RLSRegressor(forgetting="auto")):
     ...     print(round(float(abs(model.test_then_train(X, y) - y)[100:].mean()), 2))
-    0.95
-    0.98
-    >>> known = op.KalmanRegressor(process_noise=0.01, noise=1.0, prior_variance=1.0).fit(X, y)
+    1.25
+    1.41
+    >>> known = op.KalmanRegressor(process_noise=0.09, noise=1.0, prior_variance=1.0).fit(X, y)
     >>> known.coef_std_.round(1)
-    array([0.3, 0.3, 0.3])
+    array([0.8, 0.7, 0.9])
     """
 
     _square = True
@@ -258,10 +260,12 @@ class KalmanRegressor(Regressor):
             dynamics: _Dynamics = _plain_dynamics(*values, p, type(self).__name__)
         else:
             dynamics = _dynamics(*values, p, type(self).__name__, F=self.transition)
-        if self._started and len(dynamics.q) != len(getattr(self, "factors_", dynamics.q)):
+        W = getattr(self, "parameters_", None)
+        if self._started and W is not None and W.shape[::2] != dynamics.q.shape:
             raise ParameterError(
-                f"{type(self).__name__}: `process_noise` must stay 'auto' or a covariance, as it "
-                f"was when learning started, got {self.process_noise!r}. Call fit to start again."
+                f"{type(self).__name__}: `process_noise` must stay 'auto' or a covariance, and "
+                "`fit_intercept` must stay the same, as when learning started, got "
+                f"{self.process_noise!r} and {self.fit_intercept!r}. Call fit to start again."
             )
         return dynamics
 
@@ -318,13 +322,11 @@ class KalmanRegressor(Regressor):
             r = np.minimum(dynamics.noise / (np.ones(len(Z)) if s is None else s), 1e300)
             for k, one in np.ndindex(len(W), groups):
                 at = slice(None) if groups == 1 else slice(one, one + 1)
-                y = np.ascontiguousarray(Y[:, at])
-                learned = dynamics.learn(k, W[k, at], factors[k, one], Z, y, r)
-                each[k][:, at], S[k][:, at], good = (
-                    learned[0],
-                    learned[1][:, None],
-                    good & learned[2],
+                y = np.ascontiguousarray(Y[:, at], dtype=np.float64)
+                each[k][:, at], variance, finite = dynamics.learn(
+                    k, W[k, at], factors[k, one], Z, y, r
                 )
+                S[k][:, at], good = variance[:, None], good and finite
             squares = np.where(gaps, 0.0, (Y - each) ** 2 / S).sum(axis=1) + self.squares_
             predictions: Floats = each[0]
             if mixtures:
@@ -405,7 +407,7 @@ class KalmanRegressor(Regressor):
         prior = float(_covariance(self.prior_variance, "prior_variance", 1, type(self).__name__)[0])
         n, growth = self.rows_seen_, 1.0 / dynamics.discount
         with np.errstate(over="ignore"):  # of a feature that was zero in all rows
-            power = np.power(growth, n)
+            power = min(np.power(growth, n), 1e200)  # finite, since a variance can be 0
             steps = n if growth == 1.0 else (power - 1.0) / (growth - 1.0)
             free = np.minimum(prior * power + dynamics.q[:, 0] * steps, _LARGEST)
         W, factors = (

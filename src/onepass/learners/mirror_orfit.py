@@ -71,6 +71,15 @@ class _Potential(NamedTuple):
 
     def projected(self, z: Floats, A: Floats, b: Floats) -> Floats:
         """The dual weights of (2) with Aᵀw = b; z is the start, orthonormal A (d, k)."""
+        if not self.scale:  # (3) is homogeneous: solve for weights near 1
+            unit = max(linalg.magnitude(self.primal(z)), linalg.magnitude(b))
+            if unit > 0.0:
+                dual = unit ** (self.power - 1.0)
+                return np.asarray(self._solved(z / dual, A, b / unit) * dual)
+        return self._solved(z, A, b)
+
+    def _solved(self, z: Floats, A: Floats, b: Floats) -> Floats:
+        """The dual weights of (2), by Newton's method."""
         z = self._along(z, A[:, -1], float(b[-1]))
         g = A.T @ self.primal(z) - b
         for _ in range(_STEPS):
@@ -85,7 +94,8 @@ class _Potential(NamedTuple):
             while step > 1e-12:
                 at = z + A @ (step * by)
                 after = A.T @ self.primal(at) - b
-                if abs(float(by @ after)) < abs(slope) and np.isfinite(after).all():
+                # well below -slope: near a zero weight, a full step for q = 3 only changes signs
+                if slope < float(by @ after) <= -0.9 * slope and np.isfinite(after).all():
                     break
                 step *= 0.5
             else:
@@ -117,8 +127,8 @@ class MirrorORFitRegressor(Regressor):
     Parameters
     ----------
     potential : float or "entropy", default=1.1
-        A number is the power q > 1 of Σ |w|^q; near 1 the weights are sparse. ``"entropy"`` is the
-        hyperbolic entropy of the given ``scale``.
+        A number is the power q of Σ |w|^q, from 1.02 to 4; near 1 the weights are sparse.
+        ``"entropy"`` is the hyperbolic entropy of the given ``scale``.
     memory : int or None, default=100
         Number of principal directions of past rows that are stored; None stores all of them.
     scale : float, default=0.01
@@ -150,7 +160,7 @@ class MirrorORFitRegressor(Regressor):
     >>> w[:4] = [1.0, -2.0, 3.0, -4.0]  # 40 rows for 100 weights
     >>> for q in (2.0, 1.1):
     ...     print(round(float(abs(op.MirrorORFitRegressor(q).fit(X, X @ w).coef_ - w).max()), 2))
-    2.94
+    1.7
     0.0
     """
 
@@ -184,9 +194,9 @@ class MirrorORFitRegressor(Regressor):
                     f"{self.potential!r}. Choose one of these."
                 )
             return _Potential(0.0, validation.in_range(self.scale, "scale", who, above=0.0))
-        # powers below 1.02 are |z|^50 and more, which overflow
+        # other powers need dual weights of more digits than float64 has
         return _Potential(
-            validation.in_range(self.potential, "potential", who, low=1.02, high=100.0), 0.0
+            validation.in_range(self.potential, "potential", who, low=1.02, high=4.0), 0.0
         )
 
     def _limit(self) -> int | None:
@@ -233,6 +243,12 @@ class MirrorORFitRegressor(Regressor):
                         [chosen.projected(z[:, k], A, B[:, k]) for k in range(z.shape[1])]
                     )
                     w = chosen.primal(z)
+                    if not linalg.magnitude(A.T @ w - B) <= 1e-4 * linalg.magnitude(B):
+                        raise NumericalError(
+                            f"{type(self).__name__}: weights that fit row {i} must be computable "
+                            f"in float64, got `potential`={self.potential!r}. Choose a `potential` "
+                            "nearer to 2, or a larger `scale` for 'entropy'."
+                        )
                 if limit is None:
                     D = A if free > _RESOLUTION * length and length >= 1 / _LARGEST else D
                 elif length >= 1 / _LARGEST:
