@@ -27,6 +27,8 @@ def test_fit_learns_continues_and_reports(
     np.testing.assert_allclose(op.load(saved).predict(rows.X), expected, rtol=1e-10)
     assert main([*call, "--set", "rls__ridge=3"]) == 2
     assert "fit: --workdir must be empty" in capsys.readouterr().err.replace("\n", " ")
+    assert main([tmp_path.as_posix() if part == str(saved) else part for part in call]) == 2
+    assert "must name a file, got the folder" in capsys.readouterr().err.replace("\n", " ")
 
 
 @pytest.mark.filterwarnings("default::onepass.errors.RowsRefusedWarning")
