@@ -30,9 +30,9 @@ from threadpoolctl import threadpool_limits
 
 from onepass import validation
 from onepass.evaluate.figures import COLOURS, GREY, Dots, dots, legend_below, new_figure
-from onepass.evaluate.parallel import run_parallel
 from onepass.evaluate.tables import MISSING, format_number, format_signed, plus_minus
 from onepass.learners import ARTIPCAClassifier
+from onepass.parallel import run_parallel
 from onepass.stream import Images
 from onepass.stream import images as images_of
 from onepass.types import Array, Floats

@@ -35,7 +35,7 @@ import numpy as np
 
 from onepass import validation
 from onepass.errors import OnepassError, ParameterError, import_extra
-from onepass.evaluate.parallel import run_parallel
+from onepass.parallel import run_parallel
 from onepass.stream import Experience, Images
 from onepass.stream import images as images_of
 from onepass.types import Floats

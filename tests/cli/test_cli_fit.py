@@ -27,6 +27,8 @@ def test_fit_learns_continues_and_reports(
     np.testing.assert_allclose(op.load(saved).predict(rows.X), expected, rtol=1e-10)
     assert main([*call, "--set", "rls__ridge=3"]) == 2
     assert "fit: --workdir must be empty" in capsys.readouterr().err.replace("\n", " ")
+    assert main([tmp_path.as_posix() if part == str(saved) else part for part in call]) == 2
+    assert "must name a file, got the folder" in capsys.readouterr().err.replace("\n", " ")
 
 
 @pytest.mark.filterwarnings("default::onepass.errors.RowsRefusedWarning")
@@ -41,3 +43,14 @@ def test_fit_leaves_out_a_bad_file(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main([*call, "--on-bad-shard", "skip"]) == 0
     assert "1 of 3 shards were left out" in capsys.readouterr().err
     assert op.load(saved).learner_.rows_seen_ == 122
+
+
+@pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning")
+@pytest.mark.parametrize(
+    "model", ["orfit", "nearestclassmean", "streaminglda", "streamingqda", "artipca"]
+)
+def test_fit_learns_each_model_of_its_help(model: str, tmp_path: Path) -> None:
+    shards, saved = write_shards(tmp_path / "shards", 3), tmp_path / "m.onepass"
+    call = ["fit", shards, "--target", "label", "--drop", "y,at", "--save", str(saved)]
+    assert main([*call, "--model", model, "--quiet"]) == 0
+    assert op.load(saved).learner_.rows_seen_ == 183

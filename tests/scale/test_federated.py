@@ -14,6 +14,7 @@ from onepass.errors import (
     MergeError,
     NumericalError,
     ParameterError,
+    TypeMismatchError,
 )
 from onepass.scale import federated
 
@@ -127,6 +128,15 @@ def test_models_that_store_rows_are_refused(name: str) -> None:
         federated.summary(model)
 
 
+def test_fitted_steps_of_a_pipeline_are_not_sent() -> None:
+    """A pipeline learns with copies of its steps, and stores the steps themselves, too."""
+    X, y = data()
+    step = op.StreamingLDA().fit(X, labels(y))
+    sent = federated.summary(op.Pipeline(step).fit(X[:60], labels(y)[:60]))
+    assert not [value for value in X.ravel() if np.float64(value).tobytes() in sent]
+    assert step.rows_seen_ == N
+
+
 def test_few_rows_without_ridge_are_refused() -> None:
     X, y = data()
     with pytest.raises(MergeError, match=r"reference row .* use a ridge"):
@@ -139,6 +149,10 @@ def test_wrong_summaries_are_refused() -> None:
         federated.combine([one, two, one])
     with pytest.raises(ParameterError, match="at least one"):
         federated.combine([])
+    for wrong in (one, ["one.onepass"]):
+        with pytest.raises(TypeMismatchError, match="summary 0: must be the bytes of one site"):
+            federated.combine(wrong)  # type: ignore[arg-type]
+    assert federated.combine([bytearray(one), memoryview(two)]).rows_seen_ == 100
     with pytest.raises(CheckpointError, match=r"federated\.combine: summary 1"):
         federated.combine([one, two[:-1]])
     with pytest.raises(MergeError, match=r"federated\.combine: summary 1: "):
@@ -269,12 +283,28 @@ def test_classifier_with_noise_predicts_known_classes() -> None:
         ({"model": op.RLSRegressor(forgetting=0.9)}, "without forgetting or prior"),
         ({"model": op.RLSRegressor(prior=1.0)}, "without forgetting or prior"),
         ({"model": op.StreamingLDA()}, "must be an RLSRegressor"),
-        ({"rows": slice(0, 0)}, "at least one block"),
+        ({"rows": slice(0, 0)}, "at least one row"),
+        ({"seed": -1}, "seed"),
     ],
 )
 def test_wrong_parameters_of_noise_are_refused(changed: dict[str, Any], expected: str) -> None:
     with pytest.raises(ParameterError, match=expected):
         private(**changed)
+
+
+def test_wrong_blocks_are_refused() -> None:
+    pytest.importorskip("dp_accounting")
+    X, y = data()
+    for wrong in ((X, y), [(X, y, None)]):
+        with pytest.raises(TypeMismatchError, match=r"each block must be a pair"):
+            federated.private(op.RLSRegressor(), wrong, epsilon=1.0, **BOUNDS)  # type: ignore[arg-type]
+
+
+def test_rows_are_scaled_without_overflow() -> None:
+    rows = np.array([[3e300, 4e300], [0.6, 0.8], [3.0, 4.0]])
+    expected = [[0.6, 0.8], [0.3, 0.4], [0.6, 0.8]]
+    np.testing.assert_allclose(federated._clipped(rows, 2.0), expected, rtol=1e-12)
+    assert federated._clipped(rows[:0], 2.0).shape == (0, 2)
 
 
 def test_noise_above_the_number_of_rows_is_an_error() -> None:

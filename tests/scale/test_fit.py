@@ -284,6 +284,10 @@ def test_refused_models(shards: str) -> None:
         _fit(shards, op.Pipeline(op.features.Scale(), op.SGDRegressor()))
     with pytest.raises(TypeMismatchError, match="got Ridge"):
         _fit(shards, Ridge())
+    with pytest.raises(TypeMismatchError, match="RLSRegressor'>"):
+        _fit(shards, op.RLSRegressor)
+    with pytest.raises(TypeMismatchError, match=r"`shards` must be a path, .* got Table"):
+        _fit(table(0), op.RLSRegressor())
     function = op.ORFitRegressor(memory=None, noise=1.0, feature_map=np.abs)
     with pytest.raises(CheckpointError, match="feature_map"):  # files contain no functions
         _fit(shards, function)

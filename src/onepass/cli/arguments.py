@@ -228,7 +228,7 @@ def model_first(model: Path) -> None:
 
 
 def check_not_overwritten(read: Iterable[str | Path], written: Iterable[Path], option: str) -> None:
-    """Check that output files neither overwrite a source nor are in a source folder.
+    """Check that output files are no folders, overwrite no source and are in no source folder.
 
     Parameters
     ----------
@@ -242,7 +242,8 @@ def check_not_overwritten(read: Iterable[str | Path], written: Iterable[Path], o
     Raises
     ------
     ParameterError
-        If a file is one of the sources, even under another name, or is in a source folder.
+        If a file is one of the sources, even under another name, is in a source folder, or is a
+        folder.
     """
     from onepass.errors import ParameterError
 
@@ -254,6 +255,10 @@ def check_not_overwritten(read: Iterable[str | Path], written: Iterable[Path], o
         else:
             sources |= {Path(file).resolve(): file for file in _local_files(source)}
     for place in written:
+        if place.is_dir():
+            raise ParameterError(
+                f"{option} must name a file, got the folder {place}. Append the name of a file."
+            )
         at = place.resolve()
         for file, name in sources.items():
             if _is_same(file, at):

@@ -64,7 +64,8 @@ def fit(
         File for the model, such as m.onepass.
     model
         The model: rls (default, here without forgetting, unless --set rls__forgetting), orfit,
-        nearestclassmean, streaminglda, streamingqda.
+        nearestclassmean, streaminglda, streamingqda, artipca. Columns are not standardised, as the
+        statistics of the files differ.
     task
         Task of the model. By default inferred from the targets of the first file.
     by
@@ -98,7 +99,10 @@ def fit(
     quiet
         Print no messages.
     """
+    from sklearn.utils import get_tags
+
     from onepass import scale
+    from onepass.features.pipeline import Pipeline
     from onepass.features.presets import pipelines
     from onepass.learners.keyed import Keyed
     from onepass.scale.fit import infer_task
@@ -128,6 +132,10 @@ def fit(
                 plain = {"rls__forgetting": 1.0} if model == "rls" else {}
                 fixed = {"encode__missing": policy, **plain, **values(settings)}
                 one: Any = pipelines([model], str(chosen), fixed)[model]
+                if get_tags(one).merging == "refused":
+                    *features, learner = one.steps
+                    exact = (step for step in features if get_tags(step).merging == "exact")
+                    one = Pipeline(*exact, learner)  # without Scale
                 report = scale.fit(
                     one if by is None else Keyed(one, by=by), shards, engine=engine,
                     workers=workers, workdir=workdir, on_bad_shard=on_bad_shard, restart=restart,

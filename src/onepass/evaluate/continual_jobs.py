@@ -31,8 +31,8 @@ from onepass.evaluate.continual_run import (
     takes_seed,
     unsuitable_type,
 )
-from onepass.evaluate.parallel import run_parallel
 from onepass.evaluate.report import FORMAT, from_fields, infinities_as_text, parse_json
+from onepass.parallel import run_parallel
 from onepass.serialization import former
 from onepass.serialization.atomic import atomic_write, write_errors
 

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from onepass.errors import ProcessError, import_extra
-from onepass.evaluate.parallel import run_parallel
+from onepass.parallel import run_parallel
 
 __all__ = ["ENGINES", "Call"]
 

@@ -32,7 +32,14 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 
 from onepass import validation
-from onepass.errors import LabelError, MergeError, NumericalError, ParameterError, import_extra
+from onepass.errors import (
+    LabelError,
+    MergeError,
+    NumericalError,
+    ParameterError,
+    TypeMismatchError,
+    import_extra,
+)
 from onepass.features.pipeline import Pipeline
 from onepass.learners.rls import LeastSquares
 from onepass.serialization import archive, models
@@ -79,7 +86,10 @@ def summary(model: Any) -> bytes:
     (300, [1.0, 1.0, 1.0, 1.0])
     """
     sent = copy.deepcopy(model)
-    parts = [*sent.features_, sent.learner_] if _is_fitted_pipeline(sent) else [sent]
+    parts = [sent]
+    if isinstance(sent, Pipeline) and hasattr(sent, "learner_"):
+        sent.steps = clone(sent).steps  # they may have learned other rows
+        parts = [*sent.features_, sent.learner_]
     for part in parts:
         if reason := getattr(part, "_stored_rows", _OTHER):
             raise MergeError(
@@ -113,6 +123,8 @@ def combine(summaries: Iterable[bytes], **replacements: object) -> Any:
     ------
     ParameterError
         If there is no summary, or the same summary twice.
+    TypeMismatchError
+        If a summary is not bytes.
     CheckpointError
         If a summary is damaged.
     MergeError
@@ -121,6 +133,12 @@ def combine(summaries: Iterable[bytes], **replacements: object) -> Any:
     model, seen = None, dict[bytes, int]()
     for i, data in enumerate(summaries):
         where = f"federated.combine: summary {i}"
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeMismatchError(
+                f"{where}: must be the bytes of one site, got {type(data).__name__}. Pass a list "
+                "of what `summary` returned at each site."
+            )
+        data = bytes(data)  # noqa: PLW2901
         if (first := seen.setdefault(data, i)) != i:
             raise ParameterError(
                 f"{where}: each site must occur once, got the bytes of summary {first} again. "
@@ -152,8 +170,8 @@ def private(
     """Learn rows with noise on their sums: (ε, δ)-differentially private for each row.
 
     Rows longer than ``row_norm`` and targets longer than ``target_norm`` are scaled down to these
-    lengths. The noisy Gram matrix is projected to the nearest positive semidefinite matrix. With a
-    ridge near ``row_norm² σ √(6 d)`` directions that contain only noise have little effect.
+    lengths. The noisy Gram matrix is projected to the nearest positive semidefinite matrix. A ridge
+    limits the effect of directions that contain only noise; :doc:`federated` has a rule for it.
 
     Each site adds its own noise, so that neither the other sites nor the server need to be trusted.
     Rows of different sites do not share a budget; a person with k rows has at most (kε, …) by group
@@ -169,12 +187,13 @@ def private(
     epsilon : float
         ε > 0.
     delta : float
-        δ in (0, 1), well below 1 / number of rows.
+        δ in (0, 0.5], well below 1 / number of rows.
     row_norm, target_norm : float
         Bounds > 0 of the lengths of rows and targets, in their units; chosen without looking at
         the rows. The targets of a classifier have length 1.
     seed : int, optional
-        Seed of the noise. It must be as secret as the rows; by default the system's randomness.
+        Seed of the noise, for tests; by default the system's randomness. It must be as secret as
+        the rows, and used once: two calls with the same seed have the same noise, which cancels.
 
     Returns
     -------
@@ -184,7 +203,9 @@ def private(
     Raises
     ------
     ParameterError
-        If a parameter is out of range, or the model has another kind of state.
+        If a parameter is out of range, there are no rows, or the model has another kind of state.
+    TypeMismatchError
+        If a block is not a pair.
     NumericalError
         If the noise exceeds the number of rows.
     MissingExtraError
@@ -204,10 +225,18 @@ def private(
     row_norm = validation.in_range(row_norm, "row_norm", where, above=0.0)
     if not classifier or target_norm is not None:
         target_norm = validation.in_range(target_norm, "target_norm", where, above=0.0)
+    if seed is not None:
+        seed = validation.whole(seed, "seed", where, low=0)
     reach = 1.0 if classifier or target_norm is None else target_norm
     fresh, names = clone(model), validation.class_names(getattr(model, "classes", None), where)
     gram = cross = squares = np.zeros(())
-    for X, y in blocks:
+    for block in blocks:
+        if not (isinstance(block, (tuple, list)) and len(block) == 2):
+            raise TypeMismatchError(
+                f"{where}: each block must be a pair (X, y), got {type(block).__name__}. Pass "
+                "[(X, y)], or ((rows.X, rows.y) for rows in stream)."
+            )
+        X, y = block
         rows, columns = validation.matrix(X, where, **fresh._shape())  # noqa: SLF001
         fresh._set_features(rows.shape[1], columns)  # noqa: SLF001
         targets, _ = fresh._receive_targets(y, len(rows), None, where)  # noqa: SLF001
@@ -220,8 +249,8 @@ def private(
         Y = _clipped(targets, reach)
         gram, cross = gram + U.T @ U, cross + U.T @ Y
         squares = squares + np.einsum("ij,ij->j", Y, Y)
-    if not gram.ndim:
-        raise ParameterError(f"{where}: `blocks` must contain at least one block, got none.")
+    if not hasattr(fresh, "rows_seen_"):
+        raise ParameterError(f"{where}: `blocks` must contain at least one row, got none.")
     with np.errstate(divide="ignore"):  # of logarithms of tails
         sigma = _SENSITIVITY * accounting.get_sigma_gaussian(epsilon, delta)
     rng = np.random.default_rng(seed)
@@ -238,8 +267,8 @@ def private(
 
 def _clipped(rows: Floats, bound: float) -> Floats:
     """Rows in units of the bound; longer ones are scaled to length 1."""
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    clipped: Floats = rows / np.maximum(bound, lengths)
+    rows = rows / np.abs(rows).max(axis=1, initial=bound, keepdims=True)  # squares do not overflow
+    clipped: Floats = rows / np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True))
     return clipped
 
 
@@ -265,7 +294,3 @@ def _rows_of(
     U, Y = (A - 2.0 * np.outer(turn, turn @ A) for A in (U, Y))
     unit = length / math.sqrt(k)
     return U[:, 1:] / unit, Y / unit, unit**2
-
-
-def _is_fitted_pipeline(model: Any) -> bool:
-    return isinstance(model, Pipeline) and hasattr(model, "learner_")

@@ -151,6 +151,8 @@ def fit(
     SourceError
         If there are no shards, or one of them is damaged, changes while it is read, or cannot be
         learned; the message names it.
+    TypeMismatchError
+        If ``model`` or ``shards`` is of another type.
     MergeError
         If models of this kind, or the models of two shards, cannot be merged.
     ParameterError
@@ -319,10 +321,11 @@ def _check(
             f"{_WHERE}: {min(extra)!r} must be omitted, as shards are learned as a whole, "
             "got a value. Omit it."
         )
-    if not (hasattr(model, "merge") and hasattr(model, "partial_fit")):
+    fits = hasattr(model, "merge") and hasattr(model, "partial_fit")
+    if isinstance(model, type) or not fits:
         raise TypeMismatchError(
             f"{_WHERE}: `model` must be a learner of onepass or a Pipeline, which can be merged, "
-            f"got {type(model).__name__}. Choose one of those, such as op.RLSRegressor()."
+            f"got {model!r}. Choose one of those, such as op.RLSRegressor()."
         )
     if get_tags(model).merging == "refused":
         reason = "got one whose tag `merging` is 'refused'. Leave out the steps that prevent it."
@@ -335,6 +338,11 @@ def _check(
 
 def _shards(source: Any, options: dict[str, Any]) -> list[Shard]:
     """Return the files to learn, with absolute paths, since workers may have other folders."""
+    if not isinstance(source, (str, os.PathLike, list, tuple)):
+        raise TypeMismatchError(
+            f"{_WHERE}: `shards` must be a path, an address, a pattern, a folder or files, "
+            f"got {type(source).__name__}. Rows in memory are learned by partial_fit."
+        )
     found, _ = find_files(source, ReadOptions(format=options.get("format")))
     shards = []
     for i, (file, partitions) in enumerate(found):

@@ -7,7 +7,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from onepass.errors import ParameterError, ProcessError
-from onepass.evaluate.parallel import run_parallel
+from onepass.parallel import run_parallel
 
 
 def threads(library: str) -> int | None:
