@@ -36,7 +36,7 @@ from onepass.service import PartitionedLearner, merge_partitions
 
 POISON = 17  # one in so many messages is no row
 MEMBERS = 3
-PROPERTIES = "session.timeout.ms=1500\nheartbeat.interval.ms=200\nfetch.wait.max.ms=50\n"
+PROPERTIES = "session.timeout.ms=3000\nheartbeat.interval.ms=200\nfetch.wait.max.ms=50\n"
 STEPS = {"created": 1, "in place": 1, "begun": 20, "snapshot": 3, "before commit": 20,
          "after commit": 20, "published": 20, "acknowledged": 20}  # fmt: skip
 """Steps of the journal, and how often each is reached at most before the kill."""
@@ -149,7 +149,7 @@ def _killed(servers: list[ForkServer], plan: Plan, kills: int, found: Report, rn
         event = ("kill", "step", "kill", "step", "suspend", "close")[int(rng.integers(6))]
         if event == "suspend":  # longer than the session timeout
             os.kill(server._child, signal.SIGSTOP)
-            time.sleep(1.5 + 2.0 * rng.random())
+            time.sleep(3.0 + 2.0 * rng.random())
             os.kill(server._child, signal.SIGCONT)
         elif event == "close":
             found.faults += [f"exit code {code}" for code in [server.end(signal.SIGTERM)] if code]
@@ -180,7 +180,7 @@ def _learned(folder: Path, sent: int, found: Report) -> None:
         return int(getattr(merge_partitions(folder, "flow"), "rows_seen_", 0))
 
     try:
-        until(lambda: seen() >= rows, 90.0)
+        until(lambda: seen() >= rows, 300.0)
     except AssertionError:
         found.faults.append(f"{seen():,} of {rows:,} rows were learned in the end")
 
