@@ -243,12 +243,7 @@ class MirrorORFitRegressor(Regressor):
                         [chosen.projected(z[:, k], A, B[:, k]) for k in range(z.shape[1])]
                     )
                     w = chosen.primal(z)
-                    if not linalg.magnitude(A.T @ w - B) <= 1e-4 * linalg.magnitude(B):
-                        raise NumericalError(
-                            f"{type(self).__name__}: weights that fit row {i} must be computable "
-                            f"in float64, got `potential`={self.potential!r}. Choose a `potential` "
-                            "nearer to 2, or a larger `scale` for 'entropy'."
-                        )
+                    inconsistent += not linalg.magnitude(A.T @ w - B) <= 1e-4 * linalg.magnitude(B)
                 if limit is None:
                     D = A if free > _RESOLUTION * length and length >= 1 / _LARGEST else D
                 elif length >= 1 / _LARGEST:
