@@ -625,7 +625,7 @@ def _advice(baseline: str) -> str:
     if baseline.startswith("last"):
         try_ = "recent targets predict best: try lagged targets, --lags 1 or op.features.Lag()"
     else:
-        try_ = "the features explain little: try sgd, other features or another learner"
+        try_ = "the features explain little: try other features or another learner"
     return f"no model is better than {baseline}; {try_}"
 
 
