@@ -37,7 +37,7 @@ WINDOW = 500  # rows of the local coverage
 SHOWN = ("RLSClassifier", "SGDClassifier, hinge", "StreamingLDA", "LogisticRegression, batch")
 MODELS: dict[str, Callable[[], Any]] = {
     "RLSClassifier": op.RLSClassifier,
-    "SGDClassifier, hinge": op.SGDClassifier,
+    "SGDClassifier, hinge": lambda: op.SGDClassifier("hinge"),
     "SGDClassifier, logistic": lambda: op.SGDClassifier("logistic"),
     "Perceptron": lambda: op.Perceptron(fit_intercept=True),
     "ORFitClassifier": lambda: op.ORFitClassifier(memory=40, noise=10.0, fit_intercept=True),

@@ -317,11 +317,11 @@ class RowsRefusedWarning(UserWarning):
 
 
 class TaskWarning(UserWarning):
-    """A learner does not use the tasks of its stream, or forgets earlier tasks."""
+    """A learner ignores ``after_task``, or is likely to forget classes that it learned earlier."""
 
 
 class WorseThanTrivialWarning(UserWarning):
-    """Predictions are worse than those of the mean, the most frequent class, or the last task."""
+    """The predictions of a learner are worse than those of the mean or the most frequent class."""
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:

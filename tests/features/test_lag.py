@@ -227,7 +227,7 @@ def test_errors_leave_a_pipeline_unchanged() -> None:
         (steps([1], op.RLSRegressor()), {"delay": 3}, "delay=3"),
         (steps([3], op.RLSRegressor(), delay=3), {}, "delay=0"),
         (op.Keyed(steps([3], op.RLSRegressor(), delay=3), by=0), {"delay": 3}, "remove the lags"),
-        (op.Keyed(op.Conformal(steps([1], op.RLSRegressor())), by=0), {"delay": 3}, "the lags"),
+        (op.Conformal(op.Keyed(steps([1], op.RLSRegressor()), by=0)), {"delay": 3}, "the lags"),
         (op.Conformal(steps([1], op.RLSRegressor())), {"delay": 3}, "delay=3"),
         (steps([3], op.RLSRegressor(), delay=3), {"delay_until": "at"}, "remove the lags"),
     ],

@@ -257,3 +257,12 @@ def test_refused_and_empty_blocks_change_nothing(kind: Any) -> None:
     assert model.rows_seen_ == 20
     with pytest.raises(ParameterError, match="`step_size`"):
         op.Conformal(kind(), step_size=1000.0).fit(X, y)
+
+
+def test_keys_are_inside_and_offer_no_single_row() -> None:
+    X = np.array([[0.0, 1.0], [0.0, -1.0], [1.0, 2.0], [1.0, -2.0]] * 5)
+    model = op.Conformal(op.Keyed(op.RLSClassifier(), by=0)).partial_fit(X, X[:, 1] > 0)
+    assert model.predict_set(X).shape == (20, 2)
+    assert not hasattr(model, "predict_set_one")
+    with pytest.raises(TypeMismatchError, match="`model` must be"):
+        op.Keyed(op.Conformal(op.RLSClassifier()), by=0).partial_fit(X, X[:, 1] > 0)

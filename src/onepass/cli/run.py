@@ -209,8 +209,8 @@ def run(
         Parameter of a model or feature, such as rls__forgetting=0.99 or encode__categories=hash.
     metrics
         Metrics: mae, rmse and r2 for regression; accuracy and macro_f1 for classification;
-        mean_loss and cumulative_loss for both. By default all except the losses. With log_loss,
-        brier, roc_auc and average_precision rows are learned one by one, which is much slower.
+        mean_loss and cumulative_loss for both; log_loss, brier, roc_auc and average_precision for
+        probabilities. By default mae, rmse and r2, or accuracy and macro_f1.
     window
         Number of last rows over which the metrics are also computed.
     block

@@ -271,7 +271,7 @@ def continual(
 
 
 def _warn_incomplete(report: ContinualReport) -> ContinualReport:
-    """Return the report; warn once of models that did not learn."""
+    """Return the report; issue one warning if models did not learn the labels."""
     failed = [f"{n!r} {'; '.join(s.notes)}" for n, s in report.scores.items() if not s.complete]
     if failed:
         warnings.warn(

@@ -624,8 +624,10 @@ def _advice(baseline: str) -> str:
     """Name the options to try if no model is better than a baseline."""
     if baseline.startswith("last"):
         try_ = "recent targets predict best: try lagged targets, --lags 1 or op.features.Lag()"
+    elif baseline == "majority":
+        try_ = "try other features or, for rare classes, metrics such as roc_auc and log_loss"
     else:
-        try_ = "the features explain little: try sgd, other features or another learner"
+        try_ = "the features explain little: try other features or another learner"
     return f"no model is better than {baseline}; {try_}"
 
 

@@ -566,7 +566,8 @@ class Encode(Transformer):
         if isinstance(self.times, str) or not times or not set(times) <= {*CYCLES, "elapsed"}:
             raise ParameterError(
                 f"Encode: `times` must be some of {(*CYCLES, 'elapsed')}, got {self.times!r}. Pass "
-                "a tuple of these; remove columns of dates that are not needed."
+                'a list of these, such as ["hour", "month"]; remove columns of dates that are not '
+                "needed."
             )
         self.columns_, self.layout_, self.plain_ = {}, [], True
         self.n_features_in_ = self.rows_seen_ = 0

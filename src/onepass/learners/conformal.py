@@ -262,7 +262,7 @@ class Conformal(Composite):
         sets: Array = _loss(self._call("predict_set", "predict_proba", X)) <= self._widths()
         return sets
 
-    @available_if(lambda self: is_classifier(self.model))  # type: ignore[untyped-decorator]
+    @available_if(lambda self: hasattr(self.model, "predict_proba_one"))  # type: ignore[untyped-decorator]
     def predict_set_one(self, x: RowLike) -> set[Any]:
         """The set of labels of one row; empty before the first row."""
         shares = self._call("predict_set_one", "predict_proba_one", x)
@@ -282,7 +282,7 @@ class Conformal(Composite):
         probabilities: Floats = self._call("predict_proba", "predict_proba", X)
         return probabilities
 
-    @available_if(lambda self: is_classifier(self.model))  # type: ignore[untyped-decorator]
+    @available_if(lambda self: hasattr(self.model, "predict_proba_one"))  # type: ignore[untyped-decorator]
     def predict_proba_one(self, x: RowLike) -> dict[Any, float]:
         """The probabilities of the model for one row, by label; empty before the first row."""
         shares: dict[Any, float] = self._call("predict_proba_one", "predict_proba_one", x)

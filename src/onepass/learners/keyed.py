@@ -29,6 +29,7 @@ from onepass.errors import (
     ShapeError,
     TypeMismatchError,
 )
+from onepass.learners.conformal import Conformal
 from onepass.learners.estimator import Learner
 from onepass.learners.estimator.classifier import united_labels
 from onepass.learners.estimator.composite import Composite, naming
@@ -693,7 +694,9 @@ class Keyed(Composite):
         return keys, validation.matrix(rest, where, **self._shape())[0]
 
     def _check_model(self, where: str) -> None:
-        if not hasattr(self.model, "test_then_train") or isinstance(self.model, (type, Keyed)):
+        if not hasattr(self.model, "test_then_train") or isinstance(
+            self.model, (type, Conformal, Keyed)
+        ):
             raise TypeMismatchError(
                 f"{where}: `model` must be a learner of onepass or a Pipeline, got {self.model!r}. "
                 "Pass an object such as op.RLSRegressor()."

@@ -594,7 +594,7 @@ class Learner(ABC):
             classes = self._loss != "squared"
             found |= self._watch.findings(outputs, target[i : i + width], classes=classes)
             yield outputs
-        noise = " and noise > 0, such as noise=1.0" if self.fits else ""
+        noise = ", loss='one_hot' and noise > 0, such as noise=1.0" if self.fits else ""
         if "new" in found and self.learns == "all":
             warnings.warn(
                 f"{where}: classes appeared after the first {self._watch.ROWS} rows, and steps on "

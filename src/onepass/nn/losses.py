@@ -224,7 +224,7 @@ def check(loss: Loss, noise: float, where: str) -> None:
     if loss not in {"squared", "one_hot"} and not noise > 0.0:
         raise ParameterError(
             f"{where}: `noise` must be above 0 with loss={loss!r}, got {noise:g}. No finite "
-            "outputs fit a class exactly: try noise=10.0, 30.0 and 100.0 on validation rows, or "
+            "outputs fit a class exactly: try noise=0.1, 1.0 and 10.0 on validation rows, or "
             "use loss='one_hot'."
         )
 

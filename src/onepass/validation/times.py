@@ -163,6 +163,8 @@ def time_like(last: float | np.datetime64, time: Any) -> Any:
     time : object
         Another time of the same stream, such as a number, or a datetime without a time zone.
     """
+    if isinstance(time, (np.integer, np.floating)):
+        time = time.item()
     kind = type(time)
     if not isinstance(last, np.datetime64):
         return time if kind is type(last) and abs(time) < _MAX else None

@@ -168,10 +168,9 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
     def predict_proba(self, X: TableLike) -> Floats:
         """Probabilities of the classes.
 
-        Those of the model if it has a likelihood, as discriminants and the logistic loss have.
-        Otherwise the scores multiplied by a temperature, then softmax. The temperature minimises
-        the log loss of predictions made before their rows were learned
-        (:mod:`onepass.linalg.calibration`).
+        Discriminants and the logistic loss compute them from their model. All other classifiers
+        multiply the scores by a temperature and apply softmax. The temperature minimises the log
+        loss of prequential predictions (:mod:`onepass.linalg.calibration`).
 
         Parameters
         ----------

@@ -166,7 +166,7 @@ class Composite(BaseEstimator):  # type: ignore[misc]
             raise ParameterError(
                 f"{type(self).__name__}.test_then_train: `return_proba` must be False for "
                 f"regressors and models by key, got True for {type(self._inner).__name__}. "
-                "Remove it, or evaluate with op.evaluate.prequential(..., metrics='log_loss')."
+                "Remove it."
             )
         named = given(time=time, return_proba=return_proba or None)
         return self._learn(X, y, sample_weight, "test_then_train", **named)
