@@ -34,7 +34,7 @@ def net(request: Any) -> Any:
 
 
 def test_cross_entropy_error_suggests_noise() -> None:
-    with pytest.raises(ParameterError, match=r"try noise=10\.0, 30\.0 and 100\.0"):
+    with pytest.raises(ParameterError, match=r"try noise=0\.1, 1\.0 and 10\.0"):
         op.nn.ORFit(mlp(c=3), loss="cross_entropy")
 
 

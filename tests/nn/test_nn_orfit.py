@@ -245,7 +245,7 @@ def test_invalid_arguments() -> None:
     for arguments, words in (
         ({"noise": -1.0}, "noise"),
         ({"loss": "hinge"}, "loss"),
-        ({"loss": "cross_entropy"}, "noise=10.0"),
+        ({"loss": "cross_entropy"}, "noise=0.1"),
         ({"memory": 0}, "whole number"),
         ({"memory": "all"}, "memory"),
         ({"learns": "nothing.*"}, "learns"),
