@@ -474,7 +474,10 @@ def test_errors_are_one_message(
     [
         ("run trips.csv --target pric", "--target must name a column.*Did you mean 'price'"),
         ("run trips.csv --target price --drop idd", "--drop .*'idd'.*Did you mean 'id'"),
-        ("run trips.csv --target price --model rsl", "run: a model .* one of kalman, krls, mirrororfit, orfit, rls, sgd, got"),
+        (
+            "run trips.csv --target price --model rsl",
+            "run: a model .* one of kalman, krls, mirrororfit, orfit, rls, sgd, got",
+        ),
         ("run trips.csv --target price --model perceptron", "which is for classification"),
         ("run trips.csv --target price --model rls,rls", "each model must be named once"),
         ("run trips.csv --target price --set rls.forgeting=1", "Did you mean 'forgetting'"),
