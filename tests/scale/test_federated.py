@@ -160,7 +160,7 @@ def test_wrong_summaries_are_refused() -> None:
 
 
 def test_equals_absolute_aggregation_law_of_afl() -> None:
-    """AFL (arXiv 2405.16240): pairwise law, and removal of the regularisation at the end."""
+    """The AA law of AFL (arXiv 2405.16240) for pairs of sites, and its RI process at the end."""
     rng = np.random.default_rng(1)
     d, c, gamma = 12, 3, 0.7
     sizes = (5, 40, 8, 30)  # some sites have fewer rows than features

@@ -2,9 +2,10 @@
 
 A summary is the model that a site has learned from its own rows, as one safetensors file. Models
 whose state is a sum over rows merge exactly, so that the combined model equals one that has learned
-the rows of all sites, whatever the division of the rows. With weights W_i and Gram matrices C_i of
-two sites this is the absolute aggregation law of [1]; here triangles are merged instead of matrices
-being inverted, and no regularisation has to be removed at the end.
+the rows of all sites, however they are divided. For least squares it is the result of the absolute
+aggregation (AA) law of [1], which combines the weights of two sites by their matrices C_i + γI, and
+of its regularization intermediary (RI) process, which removes all γI at the end. Here triangles are
+merged without inverses, and the ridge counts once.
 
 Sums can reveal rows: those of fewer rows than features determine them up to a rotation. With noise
 they do not. For rows scaled to ‖x‖ ≤ 1 and ‖y‖ ≤ 1, with u = (1, x), one row adds
