@@ -343,6 +343,32 @@ def test_properties_are_read_from_a_file(cluster: KafkaCluster, tmp_path: Path) 
         assert "secret" not in str(caught.value)
 
 
+def test_tls_and_sasl_are_passed_to_the_consumer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The client accepts the properties, and gets their values unchanged, without a broker."""
+    properties = {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": "probe",
+        "ssl.endpoint.identification.algorithm": "none",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "onepass",
+        "sasl.password": "a=b#c, 'd' \"e\"",
+        "session.timeout.ms": "10000",
+    }
+    config, passed = tmp_path / "client.properties", {}
+    config.write_text("\n".join(f"{name}={value}" for name, value in properties.items()))
+
+    def consumer(settings: dict[str, Any]) -> Any:
+        passed.update(settings)
+        return original(settings)
+
+    original = kafka_client.Consumer
+    monkeypatch.setattr(kafka_client, "Consumer", consumer)
+    source(f"{PLAIN}&config={config}").close()
+    assert {name: passed[name] for name in properties} == properties
+
+
 def test_missing_package_raises_an_error_that_names_the_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -10,7 +10,7 @@ the timestamp of the message, and the default of ``name`` is ``kafka:TOPIC``. In
 
 ============= ====================================================================================
 ``key``       field that contains the key of the message, as text, such as the ``by`` of ``Keyed``
-``config``    file of properties of librdkafka, one ``name=value`` per line, such as
+``config``    file of properties that are passed to librdkafka, one ``name=value`` per line, such as
               ``security.protocol=SASL_SSL``, ``sasl.username`` and ``sasl.password``
 ``group``     consumer group that assigns the partitions to processes; only for
               :class:`.PartitionedLearner`
@@ -102,8 +102,9 @@ class KafkaTopic:
             "partition.assignment.strategy": "range",  # librdkafka 2.16 crashes with sticky ones
         }
         try:
-            lines = Path(config).read_text(encoding="utf-8").splitlines() if config else []
-            pairs = [line.partition("=") for line in lines if line.strip() and line[0] != "#"]
+            text = Path(config).read_text(encoding="utf-8") if config else ""
+            lines = [line for line in map(str.strip, text.splitlines()) if line and line[0] != "#"]
+            pairs = [line.partition("=") for line in lines]
             found = {name.strip(): value.strip() for name, _, value in pairs}
             for name in fixed.keys() & found:
                 raise _FORM.error(f"a file `config` that sets {name}", "Remove this property")
