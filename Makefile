@@ -102,7 +102,6 @@ sanitize: $(VENV)/.ready-to-test  ## run the tests of the compiled loops with AS
 		tests/learners/test_compiled_state.py
 
 # Engines whose dependencies conflict with those of other extras, each in an environment of its own.
-# Spark needs Java.
 SEPARATE := $(VENV)-engines $(VENV)-flower
 $(VENV)-engines/.ready: PACKAGES := '.[beam,spark]'
 $(VENV)-flower/.ready: PACKAGES := '.[flower,privacy]' 'flwr[simulation]'
@@ -113,7 +112,8 @@ $(SEPARATE:=/.ready): $(INSTALLED)
 		$(wordlist 2,9,$(PACKAGES)) 'hypothesis>=6.100' 'pytest>=8.0'
 	@touch $@
 
-engines: $(SEPARATE:=/.ready)  ## run the tests of Spark, Beam and Flower
+engines: export PYTHONDONTWRITEBYTECODE :=
+engines: $(SEPARATE:=/.ready)  ## run the tests of Spark (which needs Java), Beam and Flower
 	$(VENV)-engines/bin/python -m pytest -q tests/scale/engines/test_spark_and_beam.py
 	$(VENV)-flower/bin/python -m pytest -q tests/scale/engines/test_flower.py
 

@@ -42,13 +42,11 @@ def _local(function: Call, items: Sequence[Any], workers: int | None) -> Generat
 
 
 def _ray(function: Call, items: Sequence[Any], workers: int | None) -> Generator[Any]:
-    """Run as Ray tasks of one CPU each, in the cluster of this process, else in a new one."""
+    """Run as Ray tasks of one CPU each, in the cluster that ``ray.init`` finds, else a new one."""
     ray: Any = import_extra("ray", extra="ray", where=f'{_WHERE}: engine="ray"')
     with ExitStack() as stack:
         if not ray.is_initialized():
-            ray.init(
-                include_dashboard=False
-            )  # connects to the cluster of RAY_ADDRESS, if it is set
+            ray.init(include_dashboard=False)
             stack.callback(ray.shutdown)
         task = ray.remote(num_cpus=1, max_retries=3, retry_exceptions=False)(
             lambda item: function(item)  # noqa: PLW0108  Ray accepts no other callables
@@ -104,7 +102,13 @@ def _spark(function: Call, items: Sequence[Any], workers: int | None) -> Generat
     session = sql.SparkSession.getActiveSession()
     with ExitStack() as stack:
         if session is None:
-            session = sql.SparkSession.builder.master(f"local[{workers or '*'}]").getOrCreate()
+            try:
+                session = sql.SparkSession.builder.master(f"local[{workers or '*'}]").getOrCreate()
+            except RuntimeError as error:
+                raise ProcessError(
+                    f'{_WHERE}: engine="spark" must be able to start Java, got: {error} Install '
+                    "the version of Java that your PySpark needs, or set JAVA_HOME."
+                ) from error
             session.sparkContext.pythonExec = sys.executable
             stack.callback(session.stop)
         session.sparkContext.parallelize(items, len(items)).foreach(function)

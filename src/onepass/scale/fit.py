@@ -122,11 +122,13 @@ def fit(
         The target column, or a list of them.
     engine : {"local", "ray", "dask", "spark", "beam"}
         What runs the shards: processes of this machine (default), or the Ray, Dask or Spark cluster
-        to which this process is connected, otherwise a new one on this machine. Beam uses its
-        default options. Each worker must be able to read the shards and to write to ``workdir``.
+        to which this process is connected, otherwise a new one on this machine. Ray also connects
+        to a cluster that ``ray.init`` finds. Beam uses its default options. Each worker must be
+        able to read the shards and to write to ``workdir``.
     workers : int, optional
         Number of shards that are learned at a time, each with one thread. By default 1 for
-        ``"local"``, without further processes; otherwise as many as the cluster can run.
+        ``"local"``, without further processes; otherwise as many as the cluster can run. It has no
+        effect on a Dask cluster or Spark session that exists.
     workdir : path, optional
         Folder of the summaries, one file per shard, which all workers share. If it has valid
         summaries of a former run, their shards are not learned again, unless they have changed. By
@@ -158,7 +160,7 @@ def fit(
     ParameterError
         If an option is invalid, or ``workdir`` has summaries of another model, target or options.
     ProcessError
-        If worker processes ended early repeatedly.
+        If worker processes ended early repeatedly, or Spark cannot be started.
     MissingExtraError
         If the engine is not installed.
 

@@ -73,7 +73,11 @@ def simulate(kind: str, *, sites: int = SITES, fail: bool = False) -> Any:
         client_app(learn),
         num_supernodes=SITES,
         backend_config={
-            "init_args": {"num_cpus": 2, "object_store_memory": 100_000_000},
+            "init_args": {
+                "address": "local",  # not a cluster that runs already
+                "num_cpus": 2,
+                "object_store_memory": 100_000_000,
+            },
             "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
         },
     )

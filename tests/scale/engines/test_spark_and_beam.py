@@ -1,6 +1,9 @@
 """Spark and Beam, whose dependencies conflict with others: ``make engines`` runs these tests."""
 
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +64,14 @@ def test_missing_package(engine: str, tmp_path: Path) -> None:
     model, options = MODELS["rls"]
     with pytest.raises(MissingExtraError, match=rf"onepass\[{engine}\]"):
         op.scale.fit(model, write_shards(tmp_path), engine=engine, **options)
+
+
+def test_missing_java_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    call = "import onepass as op; op.scale.fit(op.RLSRegressor(), %r, target='y', engine='spark')"
+    found = subprocess.run(  # noqa: S603  this interpreter
+        [sys.executable, "-c", call % write_shards(tmp_path)],
+        env={**os.environ, "JAVA_HOME": str(tmp_path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "ProcessError" in found.stderr
+    assert "Install the version of Java" in found.stderr
