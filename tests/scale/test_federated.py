@@ -242,6 +242,18 @@ def test_sensitivity_of_one_row_is_at_most_root_six() -> None:
     assert 2.3 < worst <= math.sqrt(6.0) == federated._SENSITIVITY
 
 
+def test_model_depends_on_clipped_rows_only() -> None:
+    pytest.importorskip("dp_accounting")
+    X, y = data()
+    settings: dict[str, Any] = {"epsilon": 1.0, "seed": 0, "delta": 1e-6}
+    bounds = {"row_norm": 2.0**-9, "target_norm": 2.0**-9}  # all rows are longer
+    one, two = (
+        federated.private(op.RLSRegressor(), [(X * scale, y * scale)], **settings, **bounds)
+        for scale in (1.0, 4.0)
+    )
+    assert federated.summary(one) == federated.summary(two)
+
+
 def test_sites_add_their_own_noise_and_combine() -> None:
     model = op.RLSRegressor(ridge=100.0)
     halves = [private(model, slice(i, None, 2), seed=i, epsilon=30.0) for i in range(2)]
@@ -271,6 +283,8 @@ def test_classifier_with_noise_predicts_known_classes() -> None:
         federated.private(model, [(X, np.where(y > 0, "high", "other"))], **settings)
     with pytest.raises(ParameterError, match="RLSClassifier with `classes`"):
         federated.private(op.RLSClassifier(), [(X, text)], **settings)
+    with pytest.raises(ParameterError, match="`target_norm` must be omitted for a classifier"):
+        federated.private(model, [(X, text)], target_norm=1.0, **settings)
 
 
 @pytest.mark.parametrize(
@@ -309,5 +323,5 @@ def test_rows_are_scaled_without_overflow() -> None:
 
 def test_noise_above_the_number_of_rows_is_an_error() -> None:
     pytest.importorskip("dp_accounting")
-    with pytest.raises(NumericalError, match="more rows than noise"):
+    with pytest.raises(NumericalError, match="number of rows must exceed its noise"):
         private(op.RLSRegressor(1e3), slice(0, 3), epsilon=1e-3, seed=4)

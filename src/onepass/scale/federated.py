@@ -7,21 +7,29 @@ aggregation (AA) law of [1], which combines the weights of two sites by their ma
 of its regularization intermediary (RI) process, which removes all γI at the end. Here triangles are
 merged without inverses, and the ridge counts once.
 
-Sums can reveal rows: those of fewer rows than features determine them up to a rotation. With noise
-they do not. For rows scaled to ‖x‖ ≤ 1 and ‖y‖ ≤ 1, with u = (1, x), one row adds
+Sums can reveal rows: those of fewer rows than features determine them up to a rotation. Therefore
+:func:`private` adds noise. For rows scaled to ‖x‖ ≤ 1 and ‖y‖ ≤ 1, with u = (1, x), one row adds
 
     u uᵀ (upper triangle),    u yᵀ,    y_j² for each output j                               (1)
 
-to the sums, a vector of squared length (‖u‖⁴ + Σ u_j⁴) / 2 + ‖u‖² ‖y‖² + Σ y_j⁴ ≤ 3 + 2 + 1 = 6. So
-normal noise of standard deviation √6 σ on each number of (1), with σ(ε, δ) of the analytic Gaussian
-mechanism [2], is (ε, δ)-differentially private for adding or removing one row [3].
+to the sums S(D) over the rows D of a site, a vector of squared length
+(‖u‖⁴ + Σ u_j⁴) / 2 + ‖u‖² ‖y‖² + Σ y_j⁴ ≤ 3 + 2 + 1 = 6. So √6 is the sensitivity: the largest
+change of S in the Euclidean norm if one row is added or removed. With independent normal noise of
+standard deviation √6 σ on each number, M(D) = S(D) + noise is (ε, δ)-differentially private:
+
+    P[M(D) in A]  ≤  e^ε P[M(D′) in A] + δ                                                  (2)
+
+for each set A and all D, D′ of which one has one row more. The analytic Gaussian mechanism [2]
+finds the smallest σ(ε, δ) for which this holds; [3] adds such noise to a Gram matrix. What is
+computed from M(D) alone, such as the projection of the Gram matrix, weights and merged models,
+satisfies (2) as well.
 
 [1] R. He, K. Tong, D. Fang, H. Sun, H. Li, T. Chen, Z. Zeng, H. Zhuang, "AFL: A single-round
     analytic approach for federated learning with pre-trained models", CVPR 2025; arXiv 2405.16240.
 [2] B. Balle, Y.-X. Wang, "Improving the Gaussian mechanism for differential privacy: analytical
-    calibration and optimal denoising", ICML 2018; (6).
+    calibration and optimal denoising", ICML 2018; algorithm 1.
 [3] C. Dwork, K. Talwar, A. Thakurta, L. Zhang, "Analyze Gauss: optimal bounds for
-    privacy-preserving principal component analysis", STOC 2014; algorithm 1.
+    privacy-preserving principal component analysis", STOC 2014.
 """
 
 import copy
@@ -47,7 +55,6 @@ from onepass.serialization import archive, models
 from onepass.types import Floats
 
 __all__ = ["combine", "private", "summary"]
-
 
 _OTHER = "which is not such a model; use RLS, class means or linear discriminants"
 _SENSITIVITY = math.sqrt(6.0)  # of (1)
@@ -168,30 +175,39 @@ def private(
     target_norm: float | None = None,
     seed: int | None = None,
 ) -> Any:
-    """Learn rows with noise on their sums: (ε, δ)-differentially private for each row.
+    """Learn the rows of a site from sums with noise: an (ε, δ)-differentially private model.
+
+    Each single row is protected, with its features and target, against everybody who sees the
+    returned model or what is computed from it: adding or removing the row increases the probability
+    of any set of results at most by the factor e^ε, plus δ. Not protected are the names and the
+    number of the columns and outputs, the classes and the parameters of this call. The server and
+    the other sites need not be trusted, since each site adds its own noise.
 
     Rows longer than ``row_norm`` and targets longer than ``target_norm`` are scaled down to these
-    lengths. The noisy Gram matrix is projected to the nearest positive semidefinite matrix. A ridge
-    limits the effect of directions that contain only noise; :doc:`federated` has a rule for it.
+    lengths, which bounds what one row adds to the sums. The noisy Gram matrix is projected to the
+    nearest positive semidefinite matrix. A ridge limits the effect of directions that contain only
+    noise; :doc:`federated` has a rule for it.
 
-    Each site adds its own noise, so that neither the other sites nor the server need to be trusted.
-    Rows of different sites do not share a budget; a person with k rows has at most (kε, …) by group
-    privacy. A call spends its budget: calls on the same rows add up.
+    The guarantee is that of one call. If each row is at one site, then the guarantee of all
+    summaries together is also (ε, δ), for any number of sites. If n calls learn the same row, at
+    one site or several, they are together (nε, nδ)-differentially private. If a person has n rows,
+    the guarantee for the person is (nε, n exp((n - 1) ε) δ). :doc:`federated` has smaller bounds.
 
     Parameters
     ----------
     model : RLSRegressor or RLSClassifier
-        Parameters, without forgetting or ``prior``. A classifier needs its ``classes``, which
-        are public, as are the names of the columns.
+        Parameters, without forgetting or ``prior``. A classifier needs its ``classes``.
     blocks : iterable of (X, y)
         All rows of the site, in blocks.
     epsilon : float
         ε > 0.
     delta : float
-        δ in (0, 0.5], well below 1 / number of rows.
-    row_norm, target_norm : float
-        Bounds > 0 of the lengths of rows and targets, in their units; chosen without looking at
-        the rows. The targets of a classifier have length 1.
+        δ in (0, 0.5], by which probabilities may exceed the factor e^ε. Choose it well below
+        1 / number of rows: with probability δ, a row could be published.
+    row_norm : float
+        Bound > 0 of the lengths of rows, in their units; chosen without looking at the rows.
+    target_norm : float
+        The same for targets, only for a regressor: the targets of a classifier have length 1.
     seed : int, optional
         Seed of the noise, for tests; by default the system's randomness. It must be as secret as
         the rows, and used once: two calls with the same seed have the same noise, which cancels.
@@ -219,16 +235,22 @@ def private(
     if not (sums and model.forgetting == 1.0 and getattr(model, "classes", ()) is not None):
         raise ParameterError(
             f"{where}: `model` must be an RLSRegressor, or an RLSClassifier with `classes`, "
-            f"without forgetting or prior, got {model!r}. Transform rows by fixed functions first."
+            f"without forgetting or prior, got {model!r}. Transform the rows before, by "
+            "functions that do not depend on them."
         )
     epsilon = validation.in_range(epsilon, "epsilon", where, above=0.0)
     delta = validation.in_range(delta, "delta", where, above=0.0, high=0.5)
     row_norm = validation.in_range(row_norm, "row_norm", where, above=0.0)
-    if not classifier or target_norm is not None:
-        target_norm = validation.in_range(target_norm, "target_norm", where, above=0.0)
+    if classifier and target_norm is not None:
+        raise ParameterError(
+            f"{where}: `target_norm` must be omitted for a classifier, whose targets have length "
+            f"1, got {target_norm!r}. Omit it."
+        )
+    reach = 1.0
+    if not classifier:
+        reach = validation.in_range(target_norm, "target_norm", where, above=0.0)
     if seed is not None:
         seed = validation.whole(seed, "seed", where, low=0)
-    reach = 1.0 if classifier or target_norm is None else target_norm
     fresh, names = clone(model), validation.class_names(getattr(model, "classes", None), where)
     gram = cross = squares = np.zeros(())
     for block in blocks:
@@ -287,8 +309,8 @@ def _rows_of(
     length, k = float(np.linalg.norm(U[:, 0])), len(U)
     if gram[0, 0] <= 0.0 or length == 0.0:
         raise NumericalError(
-            f"{where}: there must be more rows than noise, got a noisy number of rows of "
-            f"{gram[0, 0]:.3g}. Use more rows or a larger epsilon."
+            f"{where}: the number of rows must exceed its noise, got {gram[0, 0]:.3g} as their "
+            "sum. Use more rows or a larger epsilon."
         )
     turn = U[:, 0] / length - 1.0 / math.sqrt(k)  # reflect the column of ones to equal entries
     turn /= np.linalg.norm(turn) or 1.0
