@@ -115,6 +115,7 @@ def _contenders() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
         "onepass, one pass": ("onepass", _one_pass, ()),
         "onepass, 1 worker": ("onepass", _fit, ("local", 1)),
         "onepass, 2 workers": ("onepass", _fit, ("local", 2)),
+        "onepass, 2 threads": ("onepass", _fit, ("threads", 2)),
         "onepass, Ray": ("ray", _fit, ("ray", 2)),
         "onepass, Dask": ("distributed", _fit, ("dask", 2)),
         "scikit-learn SGDRegressor": ("sklearn", _sklearn, ()),
