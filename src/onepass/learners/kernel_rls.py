@@ -57,10 +57,11 @@ import numpy as np
 from scipy.linalg import lapack
 from scipy.spatial.distance import cdist
 
-from onepass import linalg, validation
+from onepass import linalg, native, validation
 from onepass.errors import MergeError, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Layout, Regressor
-from onepass.learners.linear import check_fitted
+from onepass.learners.linear import Compiled, check_fitted
+from onepass.serialization.state import StateAttribute
 from onepass.types import Array, Floats
 from onepass.validation.table import TableLike
 
@@ -328,9 +329,11 @@ _KERNELS: dict[str, Callable[[Floats, Floats, float, float, float], Floats]] = {
     "cosine": lambda X, Y, *_: _cosines(X, Y),
 }
 _KERNELS["poly"] = _KERNELS["polynomial"]
+_COMPILED = {"rbf": 0, "laplacian": 1, "linear": 2, "polynomial": 3, "poly": 3}  # kernel_type.c
+_MAX_COMPILED = 1000  # rows of a dictionary; for more, BLAS with threads is faster
 
 
-class KernelRLS:
+class KernelRLS(Compiled):
     """Base class of the kernel RLS estimators."""
 
     _merge_parameters: ClassVar[tuple[str, ...]] = (
@@ -351,16 +354,15 @@ class KernelRLS:
     forgetting: float
     tolerance: float
     gamma_: float
-    posterior_: KernelPosterior
+    posterior_: Any = StateAttribute()
     inconsistent_rows_: int
-    n_features_in_: int
-    rows_seen_: int
 
     @property
     def dictionary_(self) -> Floats:
         """Rows of the dictionary, (m, d)."""
         check_fitted(self, "dictionary_")
-        return self.posterior_.points.copy()
+        points: Floats = self.posterior_.points.copy()
+        return points
 
     @property
     def rank_(self) -> int:
@@ -372,7 +374,7 @@ class KernelRLS:
     def dual_coef_(self) -> Floats:
         """Coefficients of the kernel functions of the dictionary, (m,) or (m, c)."""
         check_fitted(self, "dual_coef_")
-        weights = self.posterior_.weights
+        weights: Floats = self.posterior_.weights
         return weights[:, 0] if getattr(self, "target_ndim_", 2) == 1 else weights
 
     @property
@@ -436,6 +438,8 @@ class KernelRLS:
         noise, forgetting, *_ = self._limits()
         if linalg.magnitude(Y) > _LARGEST or (s is not None and s.min() < 1.0 / _LARGEST):
             raise self._too_large(Y)
+        if len(X) == 1 and (error := self._learn_compiled(X, Y, s)) is not None:
+            return Y - error
         posterior = self.posterior_.in_form(dense=forgetting < 1.0)
         X, r = X.astype(np.float64, copy=False), np.full(len(X), noise)
         if s is not None:  # a row of weight s is equivalent to s rows
@@ -456,6 +460,61 @@ class KernelRLS:
         self.posterior_ = posterior
         self.inconsistent_rows_ += inconsistent
         return Y - errors
+
+    def _learn_compiled(self, X: Floats, Y: Floats, s: Floats | None) -> Floats | None:
+        """Learn one row in the compiled state and return its error; None if NumPy must learn it."""
+        compiled = self._compiled or self._compiled_state()
+        error, weight = np.empty(Y.shape), 1.0 if s is None else float(s[0])
+        row, target = (np.ascontiguousarray(a, dtype=np.float64) for a in (X, Y))
+        if compiled is None or not compiled.learn(row, target, weight, error):
+            return None
+        if self._compiled is None:
+            self._set_compiled(compiled)
+        return error
+
+    def _compiled_state(self) -> Any:
+        """The state of :mod:`onepass.native` for single rows; None if it is not supported."""
+        (noise, forgetting, *limits), loops = self._limits(), native.loops
+        number = _COMPILED.get(self.kernel) if isinstance(self.kernel, str) else None
+        if loops is None or number is None or noise == 0.0 or forgetting < 1.0:
+            return None
+        posterior = self.posterior_.in_form(dense=False)
+        (m, k), (_, d) = posterior.spread.shape, posterior.points.shape
+        if m > _MAX_COMPILED or k > 2 * _MAX_COMPILED:
+            return None
+        arrays = (posterior.points.T, posterior.L, posterior.mean.T, posterior.spread.T)
+        return loops.Kernel(
+            number, self.gamma_, self.degree, self.coef0, noise, *limits,
+            (d, posterior.mean.shape[1]), self._row_format(), m, k, posterior.pruned,
+            len(posterior.inverse) == m, posterior.mass,
+            (*map(np.ascontiguousarray, arrays), posterior.inverse, posterior.squares),
+        )  # fmt: skip
+
+    def _read_all(self, compiled: Any) -> dict[str, Any]:
+        m, k, pruned, mass, *parts = compiled.get()
+        points, L, mean, spread, inverse, squares = map(np.frombuffer, parts)
+        posterior = KernelPosterior(
+            points=points.reshape(compiled.d, m).T.copy(),
+            L=np.asfortranarray(L.reshape(m, m)),
+            mean=mean.reshape(compiled.c, m).T.copy(),
+            spread=spread.reshape(k, m).T,
+            dense=False,
+            inverse=inverse,
+            pruned=pruned,
+            squares=squares,
+            mass=mass,
+        )
+        return {"posterior_": posterior}
+
+    def _learn_few(self, X: Any, y: Any, where: str) -> Array | None:
+        del where
+        compiled = None if "classes_" in self.__dict__ else self._compiled
+        plain = type(X) is np.ndarray and isinstance(y, (list, np.ndarray))
+        if compiled is None or not plain or X.ndim != 2 or not len(X) == len(y) == 1:
+            return None
+        predicted = compiled.predict_one(X[0])
+        learned = predicted is not None and compiled.learn_one(X[0], y[0], 1.0)
+        return np.array([predicted]) if learned else None
 
     def _too_large(self, Y: Floats) -> NumericalError:
         return NumericalError(
@@ -525,7 +584,8 @@ class KernelRLS:
         return posterior, errors, inconsistent
 
     def _scores(self, X: Floats) -> Floats:
-        weights, points = self.posterior_.weights, self.posterior_.points
+        posterior = self.posterior_
+        weights, points = posterior.weights, posterior.points
         X, scores = X.astype(np.float64, copy=False), np.empty((len(X), weights.shape[1]))
         for i in range(0, len(X), 4 * _ROWS):
             rows = slice(i, i + 4 * _ROWS)
@@ -535,19 +595,20 @@ class KernelRLS:
     def _std(self, X: Floats) -> Floats:
         """Standard deviation of a new target for each row, (n,)."""
         noise, X = self._limits()[0], X.astype(np.float64, copy=False)
+        posterior = self.posterior_
         variance = np.empty(len(X))
         for i in range(0, len(X), _ROWS):
             rows = slice(i, i + _ROWS)
-            Q = self.posterior_.features(self._kernel(self.posterior_.points, X[rows]))
+            Q = posterior.features(self._kernel(posterior.points, X[rows]))
             k = np.diagonal(self._kernel(X[rows], X[rows]))
             novelty = np.maximum(k - np.einsum("ij,ij->j", Q, Q), 0.0)
-            variance[rows] = novelty + np.maximum(self.posterior_.variance(Q), 0.0)
+            variance[rows] = novelty + np.maximum(posterior.variance(Q), 0.0)
         return np.sqrt(noise + variance)
 
     def _widen(self, d: int) -> None:
-        zeros = np.zeros((self.rank_, d - self.posterior_.points.shape[1]))
-        points = np.hstack((self.posterior_.points, zeros))
-        self.posterior_ = replace(self.posterior_, points=points)
+        posterior = self.posterior_
+        points = np.pad(posterior.points, ((0, 0), (0, d - posterior.points.shape[1])))
+        self.posterior_ = replace(posterior, points=points)
 
     def _add_outputs(self, at: Array, c: int) -> None:
         old, posterior = np.setdiff1d(np.arange(c), at), self.posterior_
