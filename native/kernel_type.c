@@ -103,13 +103,16 @@ WITHIN void solve(const Object *s, double *v, ptrdiff_t first)
     }
 }
 
-/* v <- L^-T v. */
-WITHIN void solve_transposed(const Object *s, double *v)
+/* v <- L^-T v, and the same for w unless it is NULL. */
+WITHIN void solve_transposed(const Object *s, double *restrict v, double *restrict w)
 {
     for (ptrdiff_t i = s->m - 1; i >= 0; i--) {
-        const double *row = s->L + i * s->room, by = v[i] /= row[i];
+        const double *restrict row = s->L + i * s->room, by = v[i] /= row[i];
+        const double other = w ? w[i] /= row[i] : 0.0;
         for (ptrdiff_t j = 0; j < i; j++)
             v[j] -= by * row[j];
+        for (ptrdiff_t j = 0; w && j < i; j++)
+            w[j] -= other * row[j];
     }
 }
 
@@ -202,14 +205,13 @@ WITHIN ptrdiff_t smallest(Object *s, double novelty, double total)
     s->inverted = 1;
     for (ptrdiff_t i = 0; i < m; i++)
         u[i] = s->q[i] / sqrt(novelty);
-    solve_transposed(s, u);
     memset(v, 0, (size_t)m * sizeof *v);
     for (ptrdiff_t o = 0; o < s->c; o++) {
         const double gain = s->errors[o] / total;
         double *t = s->trial + o * room;
         for (ptrdiff_t i = 0; i < m; i++)
             t[i] = s->mean[o * room + i] + gain * (s->G[i] - s->q[i]);
-        solve_transposed(s, t);
+        solve_transposed(s, t, o ? NULL : u);
         for (ptrdiff_t i = 0; i < m; i++)
             v[i] += t[i] * t[i];
         least += gain * gain * novelty;
@@ -243,7 +245,7 @@ WITHIN void drop(Object *s, ptrdiff_t i)
     v[i] = 1.0;
     solve(s, v, i);
     memcpy(u, v, (size_t)m * sizeof *u);
-    solve_transposed(s, u);
+    solve_transposed(s, u, NULL);
     for (ptrdiff_t j = 0; j < m; j++)
         s->inverse[j] = fmax(s->inverse[j] - u[j] * u[j] / u[i], DBL_MIN);
     square = v[i] * v[i];
@@ -291,7 +293,7 @@ EVERY_MACHINE static int learn(Object *s, const double *x, const double *y, doub
     }
     const ptrdiff_t dropped = joins && full ? smallest(s, novelty, total) : -1;
     joins = joins && (!full || dropped >= 0);
-    if (dropped >= 0 && s->k > s->m + (s->m / 4 > SPARE ? s->m / 4 : SPARE) + 1)
+    if (dropped >= 0 && s->k > s->m + (s->m / 2 > SPARE ? s->m / 2 : SPARE))
         return 0; /* NumPy reduces the columns of S */
     if (joins) {
         const ptrdiff_t m = s->m++, k = s->k++, room = s->room;
@@ -503,6 +505,7 @@ static PyMethodDef methods[] = {
 static PyMemberDef members[] = {
     {"d", T_PYSSIZET, offsetof(Object, d), READONLY, "Number of features."},
     {"c", T_PYSSIZET, offsetof(Object, c), READONLY, "Number of outputs."},
+    {"m", T_PYSSIZET, offsetof(Object, m), READONLY, "Rows of the dictionary."},
     {"seen", T_PYSSIZET, offsetof(Object, seen), READONLY, "Rows learned."},
     {"nbytes", T_PYSSIZET, offsetof(Object, nbytes), READONLY, "Bytes of the state."},
     {NULL, 0, 0, 0, NULL},

@@ -38,7 +38,9 @@ Without noise, each new row of the dictionary is fitted exactly with the least c
 row in the span of the dictionary is not fitted: kernel ORFit, with a memory of m functions. A new
 row then always replaces an older one.
 
-Cost: O(md + m²) time per row, O(md + m²) memory.
+Cost: O(md + m²) time per row, O(md + m²) memory. Single rows, and all rows once the dictionary is
+full, are learned in a compiled state of :mod:`onepass.native` if it supports the kernel, with noise
+and without forgetting; the equations are the same.
 
 [1] Y. Engel, S. Mannor, R. Meir, "The kernel recursive least-squares algorithm", IEEE Transactions
     on Signal Processing 52(8), 2004.
@@ -435,50 +437,68 @@ class KernelRLS(Compiled):
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
         del class_mask  # the targets of an unknown class are zeros, which is exact
-        noise, forgetting, *_ = self._limits()
+        _, forgetting, *_ = self._limits()
         if linalg.magnitude(Y) > _LARGEST or (s is not None and s.min() < 1.0 / _LARGEST):
             raise self._too_large(Y)
-        if len(X) == 1 and (error := self._learn_compiled(X, Y, s)) is not None:
-            return Y - error
-        posterior = self.posterior_.in_form(dense=forgetting < 1.0)
-        X, r = X.astype(np.float64, copy=False), np.full(len(X), noise)
-        if s is not None:  # a row of weight s is equivalent to s rows
-            r = r / s
-        errors, inconsistent = np.empty(Y.shape), 0
-        with linalg.single_threaded(len(X) * len(posterior.L) if len(X) < _ROWS else 0):
+        X, weights = X.astype(np.float64, copy=False), np.ones(len(X)) if s is None else s
+        errors, state = np.empty(Y.shape), self._compiled
+        posterior: Any = None
+        if state is None:
+            posterior = self.posterior_.in_form(dense=forgetting < 1.0)
+        elif len(X) > 1:  # a row is learned entirely or not at all
+            state = state.copy()
+        m = state.m if posterior is None else len(posterior.L)
+        with linalg.single_threaded(len(X) * m if len(X) < _ROWS else 0):
             try:
-                for i in range(0, len(X), _ROWS):
-                    rows = slice(i, i + _ROWS)
-                    posterior, errors[rows], missed = self._learn_rows(
-                        posterior, X[rows], Y[rows], r[rows]
-                    )
-                    inconsistent += missed
+                posterior, state, inconsistent = self._learn_from(
+                    posterior, state, X, Y, weights, errors
+                )
             except np.linalg.LinAlgError as error:
                 raise self._too_large(Y) from error
-        if not linalg.finite(posterior.mean, posterior.spread, posterior.squares, errors):
-            raise self._too_large(Y)
-        self.posterior_ = posterior
-        self.inconsistent_rows_ += inconsistent
+        if state is None:
+            if not linalg.finite(posterior.mean, posterior.spread, posterior.squares, errors):
+                raise self._too_large(Y)
+            self.posterior_ = posterior
+            self.inconsistent_rows_ += inconsistent
+        elif state is not self._compiled:
+            self._set_compiled(state)
         return Y - errors
 
-    def _learn_compiled(self, X: Floats, Y: Floats, s: Floats | None) -> Floats | None:
-        """Learn one row in the compiled state and return its error; None if NumPy must learn it."""
-        compiled = self._compiled or self._compiled_state()
-        error, weight = np.empty(Y.shape), 1.0 if s is None else float(s[0])
-        row, target = (np.ascontiguousarray(a, dtype=np.float64) for a in (X, Y))
-        if compiled is None or not compiled.learn(row, target, weight, error):
-            return None
-        if self._compiled is None:
-            self._set_compiled(compiled)
-        return error
+    def _learn_from(
+        self, posterior: Any, state: Any, X: Floats, Y: Floats, weights: Floats, errors: Floats
+    ) -> tuple[Any, Any, int]:
+        """Learn rows from a posterior or a compiled state, of which one is None, as is returned.
 
-    def _compiled_state(self) -> Any:
-        """The state of :mod:`onepass.native` for single rows; None if it is not supported."""
+        Single rows, and rows after the dictionary is full, are learned in compiled code.
+        """
+        noise, *_, budget = self._limits()
+        inconsistent = i = 0
+        while i < len(X):
+            if state is None and (len(X) == 1 or len(posterior.points) >= budget):
+                state = self._compiled_state(posterior)
+            width = _ROWS
+            if state is not None and (len(X) == 1 or state.m >= budget):
+                i += _learn_compiled(state, X[i:], Y[i:], weights[i:], errors[i:])
+                width = 1  # for NumPy, which prunes more slowly
+                if i == len(X):
+                    return None, state, inconsistent
+            if state is not None:
+                posterior, state = self._read_all(state)["posterior_"], None
+            rows = slice(i, i + width)
+            posterior, errors[rows], missed = self._learn_rows(
+                posterior, X[rows], Y[rows], noise / weights[rows]
+            )
+            inconsistent += missed
+            i += width
+        return posterior, None, inconsistent
+
+    def _compiled_state(self, posterior: KernelPosterior) -> Any:
+        """The state of :mod:`onepass.native`; None if it is not supported."""
         (noise, forgetting, *limits), loops = self._limits(), native.loops
         number = _COMPILED.get(self.kernel) if isinstance(self.kernel, str) else None
         if loops is None or number is None or noise == 0.0 or forgetting < 1.0:
             return None
-        posterior = self.posterior_.in_form(dense=False)
+        posterior = posterior.in_form(dense=False)
         (m, k), (_, d) = posterior.spread.shape, posterior.points.shape
         if m > _MAX_COMPILED or k > 2 * _MAX_COMPILED:
             return None
@@ -673,6 +693,15 @@ class KernelRLS(Compiled):
             mine, _ = mine.without(int(np.argmin(mine.changes())), np.zeros((len(mine.points), 0)))
         self.posterior_ = mine
         self.inconsistent_rows_ += other.inconsistent_rows_
+
+
+def _learn_compiled(state: Any, X: Floats, Y: Floats, weights: Floats, errors: Floats) -> int:
+    """Learn rows in a compiled state; return the number of rows before one for NumPy."""
+    X, Y = np.ascontiguousarray(X), np.ascontiguousarray(Y, dtype=np.float64)
+    for i, weight in enumerate(weights.tolist()):
+        if not state.learn(X[i], Y[i], weight, errors[i]):
+            return i
+    return len(X)
 
 
 def _novel(R: Floats, least: Floats, room: int) -> tuple[Array, Floats, Floats]:
