@@ -109,9 +109,10 @@ WITHIN void solve_transposed(const Object *s, double *restrict v, double *restri
     for (ptrdiff_t i = s->m - 1; i >= 0; i--) {
         const double *restrict row = s->L + i * s->room, by = v[i] /= row[i];
         const double other = w ? w[i] /= row[i] : 0.0;
+        const ptrdiff_t count = w ? i : 0;
         for (ptrdiff_t j = 0; j < i; j++)
             v[j] -= by * row[j];
-        for (ptrdiff_t j = 0; w && j < i; j++)
+        for (ptrdiff_t j = 0; j < count; j++)
             w[j] -= other * row[j];
     }
 }
