@@ -4,9 +4,9 @@ Prequential errors of the second half of the rows, divided by the variance of th
 (dynamics of a simulated arm, 8 features) and a Franka arm (torque of the second joint from
 positions and velocities of 7 joints, every fourth row). Columns are standardized. Speeds are
 measured in turns in one run: the recursion of Engel et al. in plain NumPy, the package krls if it
-is installed, and onepass by single rows and by blocks.
+is installed, and onepass by single rows and by blocks; and by the size of the dictionary.
 
-    ONEPASS_DATA=folder python benchmarks/kernel.py [errors] [criteria] [speed]
+    ONEPASS_DATA=folder python benchmarks/kernel.py [errors] [criteria] [speed] [dictionaries]
 
 writes the tables of docs/results/kernel.md.
 """
@@ -17,6 +17,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from scipy.linalg import solve_triangular
 from scipy.spatial.distance import cdist
 
 import onepass as op
+from onepass import native
 
 DATA = Path(os.environ.get("ONEPASS_DATA", "../shared/data"))
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "kernel.md"
@@ -187,6 +189,14 @@ class Recursion:
             self.alpha[:m] += self.inverse[:m, :m] @ q * e
         return prediction
 
+    def learn_within(self, x: Any, y: float, limit: int) -> float:
+        """Learn one row; with `limit` rows in the dictionary, no row joins."""
+        tolerance = self.tolerance
+        self.tolerance = np.inf if self.m >= limit else tolerance
+        prediction = self.learn(x, y)
+        self.tolerance = tolerance
+        return prediction
+
 
 def numpy_rows(X: Any, y: Any, gamma: float, tolerance: float) -> int:
     """Learn with the recursion in NumPy; return the size of the dictionary."""
@@ -241,16 +251,72 @@ def speed() -> Iterator[str]:
                 if way == "krls" and turn:
                     continue  # it takes long
                 learn(X[:20], y[:20], GAMMAS[name], tolerance)  # imports
-                begun = time.perf_counter()
+                begun = time.process_time()
                 ranks[way] = learn(X, y, GAMMAS[name], tolerance)
-                best[way] = min(best[way], 1e3 * (time.perf_counter() - begun) / n)
+                best[way] = min(best[way], 1e3 * (time.process_time() - begun) / n)
         for way, spent in best.items():
             ratio = spent / best["onepass, blocks"]
             yield f"| {name} | {n} | {way} | {ranks[way]} | {spent:.3f} | {ratio:.1f}× |"
         print(name, best, ranks, file=sys.stderr)
 
 
-TABLES = {"errors": errors, "criteria": criteria, "speed": speed}
+SIZES = {50: 0.62, 100: 0.44, 200: 0.25, 400: 0.107}  # dictionary on kin40k, by tolerance
+
+
+def dictionaries() -> Iterator[str]:
+    """Yield rows of the table of 1,000 single rows after 2,000, by the size of the dictionary."""
+    yield (
+        "| limit | dictionary | ALD-KRLS in NumPy, µs | single rows, µs | blocks, µs "
+        "| single rows, not compiled, µs | single rows are quicker than NumPy by |"
+    )
+    yield "| --- | --: | --: | --: | --: | --: | --: |"
+    X, y = rows("kin40k", 3000)
+    first, last, n = slice(0, 2000), slice(2000, 3000), 1000
+    targets = y[last].tolist()
+    for size, tolerance in [(m, None) for m in SIZES] + [*SIZES.items()]:
+        limit = {"tolerance": 1e-3 if tolerance is None else tolerance}
+        budget = size if tolerance is None else None
+        best: dict[str, float] = {}
+        for _ in range(3):
+            model = Recursion(GAMMAS["kin40k"], limit["tolerance"], X.shape[1], 3000)
+            for x, target in zip(X[first], y[first], strict=True):
+                model.learn_within(x, target, budget or 3000)
+            begun = time.process_time()
+            for x, target in zip(X[last], targets, strict=True):
+                model.learn_within(x, target, budget or 3000)
+            best["numpy"] = min(best.get("numpy", np.inf), time.process_time() - begun)
+            for way in ("single", "blocks", "not compiled"):
+                with patched(native, None if way == "not compiled" else native.loops):
+                    ours = op.KernelRLSRegressor(
+                        gamma=GAMMAS["kin40k"], noise=0.01, budget=budget, **limit
+                    )
+                    ours.partial_fit(X[first], y[first])
+                    begun = time.process_time()
+                    if way == "blocks":
+                        ours.test_then_train(X[last], y[last])
+                    else:
+                        for x, target in zip(X[last], targets, strict=True):
+                            ours.predict_one(x)
+                            ours.learn_one(x, target)
+                    best[way] = min(best.get(way, np.inf), time.process_time() - begun)
+        cells = " | ".join(f"{1e6 * seconds / n:.0f}" for seconds in best.values())
+        text = f"budget {size}" if tolerance is None else f"tolerance {tolerance:g}"
+        ratio = best["numpy"] / best["single"]
+        yield f"| {text} | {ours.rank_} | {cells} | {ratio:.1f}× |"
+        print(text, model.m, ours.rank_, best, file=sys.stderr)
+
+
+@contextmanager
+def patched(module: Any, loops: Any) -> Iterator[None]:
+    """Replace the compiled loops within the context."""
+    before, module.loops = module.loops, loops
+    try:
+        yield
+    finally:
+        module.loops = before
+
+
+TABLES = {"errors": errors, "criteria": criteria, "speed": speed, "dictionaries": dictionaries}
 
 
 def main() -> None:

@@ -50,7 +50,7 @@ PyThreadState *begin(Turn *turn, int release);
 void finish(Turn *turn, PyThreadState *state);
 
 /* Types, to be added to a module. */
-extern PyType_Spec rows_spec, mixture_spec, linear_spec, window_spec;
+extern PyType_Spec rows_spec, mixture_spec, linear_spec, window_spec, kernel_spec;
 
 /* Functions of columns, to be added to a module. */
 PyObject *columns_into(PyObject *module, PyObject *args);

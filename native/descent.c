@@ -11,34 +11,7 @@
 
 static const double LEAST = 0.03, RECENT = 0.01, START = 30.0, CAP = 10.0; /* as in step_size.py */
 
-enum { SUMS = 4 }; /* independent partial sums, for instruction-level parallelism */
-
-static const double LATER[2 * WIDE] = {[WIDE] = 1, 1, 1, 1, 1, 1, 1, 1};
-
 #define at(numbers) (*(const loose *)(numbers))
-
-/* w . x; the numbers after the last whole vector are read by a vector that overlaps it. */
-WITHIN double product(const double *w, const double *x, ptrdiff_t d)
-{
-    if (d < WIDE) {
-        double all = 0.0;
-        for (ptrdiff_t j = 0; j < d; j++)
-            all += w[j] * x[j];
-        return all;
-    }
-    vector sum[SUMS] = {{0.0}};
-    ptrdiff_t j = 0;
-    for (; j + SUMS * WIDE <= d; j += SUMS * WIDE)
-#pragma GCC unroll 4
-        for (int i = 0; i < SUMS; i++)
-            sum[i] += at(w + j + i * WIDE) * at(x + j + i * WIDE);
-    for (; j + WIDE <= d; j += WIDE)
-        sum[0] += at(w + j) * at(x + j);
-    if (j < d)
-        sum[1] += at(LATER + (d - j)) * at(w + d - WIDE) * at(x + d - WIDE);
-    const vector v = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
-}
 
 /* w <- keep w + by x. */
 WITHIN void move(double *w, const double *x, ptrdiff_t d, double keep, double by)

@@ -18,6 +18,37 @@ typedef double vector __attribute__((vector_size(8 * WIDE), may_alias));
 typedef long long integers __attribute__((vector_size(8 * WIDE)));
 typedef double loose __attribute__((vector_size(8 * WIDE), aligned(8), may_alias));
 
+enum { SUMS = 4 }; /* independent partial sums, for instruction-level parallelism */
+
+static const double LATER[2 * WIDE] = {[WIDE] = 1, 1, 1, 1, 1, 1, 1, 1};
+
+#define at(numbers) (*(const loose *)(numbers))
+
+/* w . x; the numbers after the last whole vector are read by a vector that overlaps it. */
+WITHIN double product(const double *w, const double *x, ptrdiff_t d)
+{
+    if (d < WIDE) {
+        double all = 0.0;
+        for (ptrdiff_t j = 0; j < d; j++)
+            all += w[j] * x[j];
+        return all;
+    }
+    vector sum[SUMS] = {{0.0}};
+    ptrdiff_t j = 0;
+    for (; j + SUMS * WIDE <= d; j += SUMS * WIDE)
+#pragma GCC unroll 4
+        for (int i = 0; i < SUMS; i++)
+            sum[i] += at(w + j + i * WIDE) * at(x + j + i * WIDE);
+    for (; j + WIDE <= d; j += WIDE)
+        sum[0] += at(w + j) * at(x + j);
+    if (j < d)
+        sum[1] += at(LATER + (d - j)) * at(w + d - WIDE) * at(x + d - WIDE);
+    const vector v = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+}
+
+#undef at
+
 /* Treat subnormal numbers, below 1e-308, as zero until `restore_mode` restores the former mode.
    Means and weights of features that are unexcited for long decay to such numbers, which are a
    hundred times slower. */

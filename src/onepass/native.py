@@ -15,7 +15,7 @@ from onepass.errors import NotCompiledWarning
 
 __all__ = ["loops", "status"]
 
-_VERSION = 7  # of the functions below, as in native/module.c; other versions are not used
+_VERSION = 8  # of the functions below, as in native/module.c; other versions are not used
 
 
 def _load() -> tuple[ModuleType | None, str]:
@@ -118,6 +118,15 @@ if ``loss`` is 0. ``put(n, W, b, statistics, rate, limit, keep, damping)`` sets 
 the step sizes of the next n rows; ``get(W, b, statistics)`` writes the state.
 ``learn_one(x, y, weight)`` returns whether the row was learned.
 ``calibration`` is as in ``Rows``.
+
+``Kernel(kernel, gamma, degree, coef0, noise, tolerance, budget, (d, c), format, m, k, pruned,
+inverted, mass, (points, L, mean, spread, inverse, squares))`` learns single rows of kernel RLS with
+noise and without forgetting, from the arrays of ``KernelPosterior`` with the features (d, m), the
+outputs (c, m) and the columns of S (k, m) as rows; ``kernel`` is 0 to 3 for rbf, laplacian, linear
+and polynomial, and ``inverted`` whether ``inverse`` is not empty. ``get()`` returns (m, k, pruned,
+mass, points, L, mean, spread, inverse, squares), with the arrays as bytes.
+``learn(x, y, weight, errors)`` writes the errors (c,) of a row and returns whether it was learned;
+``format``, ``learn_one``, ``predict_one``, ``copy`` and ``calibration`` are as in ``Rows``.
 
 The following functions learn one row in a transformer; they write the transformed row and the new
 state, and return False for a row that NumPy must handle. ``x`` is an array, or a dict with the keys

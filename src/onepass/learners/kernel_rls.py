@@ -38,7 +38,9 @@ Without noise, each new row of the dictionary is fitted exactly with the least c
 row in the span of the dictionary is not fitted: kernel ORFit, with a memory of m functions. A new
 row then always replaces an older one.
 
-Cost: O(md + m²) time per row, O(md + m²) memory.
+Cost: O(md + m²) time per row, O(md + m²) memory. Single rows, and all rows once the dictionary is
+full, are learned in a compiled state of :mod:`onepass.native` if it supports the kernel, with noise
+and without forgetting; the equations are the same.
 
 [1] Y. Engel, S. Mannor, R. Meir, "The kernel recursive least-squares algorithm", IEEE Transactions
     on Signal Processing 52(8), 2004.
@@ -57,10 +59,11 @@ import numpy as np
 from scipy.linalg import lapack
 from scipy.spatial.distance import cdist
 
-from onepass import linalg, validation
+from onepass import linalg, native, validation
 from onepass.errors import MergeError, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Layout, Regressor
-from onepass.learners.linear import check_fitted
+from onepass.learners.linear import Compiled, check_fitted
+from onepass.serialization.state import StateAttribute
 from onepass.types import Array, Floats
 from onepass.validation.table import TableLike
 
@@ -328,9 +331,11 @@ _KERNELS: dict[str, Callable[[Floats, Floats, float, float, float], Floats]] = {
     "cosine": lambda X, Y, *_: _cosines(X, Y),
 }
 _KERNELS["poly"] = _KERNELS["polynomial"]
+_COMPILED = {"rbf": 0, "laplacian": 1, "linear": 2, "polynomial": 3, "poly": 3}  # kernel_type.c
+_MAX_COMPILED = 1000  # rows of a dictionary; for more, BLAS with threads is faster
 
 
-class KernelRLS:
+class KernelRLS(Compiled):
     """Base class of the kernel RLS estimators."""
 
     _merge_parameters: ClassVar[tuple[str, ...]] = (
@@ -351,16 +356,15 @@ class KernelRLS:
     forgetting: float
     tolerance: float
     gamma_: float
-    posterior_: KernelPosterior
+    posterior_: Any = StateAttribute()
     inconsistent_rows_: int
-    n_features_in_: int
-    rows_seen_: int
 
     @property
     def dictionary_(self) -> Floats:
         """Rows of the dictionary, (m, d)."""
         check_fitted(self, "dictionary_")
-        return self.posterior_.points.copy()
+        points: Floats = self.posterior_.points.copy()
+        return points
 
     @property
     def rank_(self) -> int:
@@ -372,7 +376,7 @@ class KernelRLS:
     def dual_coef_(self) -> Floats:
         """Coefficients of the kernel functions of the dictionary, (m,) or (m, c)."""
         check_fitted(self, "dual_coef_")
-        weights = self.posterior_.weights
+        weights: Floats = self.posterior_.weights
         return weights[:, 0] if getattr(self, "target_ndim_", 2) == 1 else weights
 
     @property
@@ -433,29 +437,104 @@ class KernelRLS:
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
         del class_mask  # the targets of an unknown class are zeros, which is exact
-        noise, forgetting, *_ = self._limits()
+        _, forgetting, *_ = self._limits()
         if linalg.magnitude(Y) > _LARGEST or (s is not None and s.min() < 1.0 / _LARGEST):
             raise self._too_large(Y)
-        posterior = self.posterior_.in_form(dense=forgetting < 1.0)
-        X, r = X.astype(np.float64, copy=False), np.full(len(X), noise)
-        if s is not None:  # a row of weight s is equivalent to s rows
-            r = r / s
-        errors, inconsistent = np.empty(Y.shape), 0
-        with linalg.single_threaded(len(X) * len(posterior.L) if len(X) < _ROWS else 0):
+        X, weights = X.astype(np.float64, copy=False), np.ones(len(X)) if s is None else s
+        errors, state = np.empty(Y.shape), self._compiled
+        posterior: Any = None
+        if state is None:
+            posterior = self.posterior_.in_form(dense=forgetting < 1.0)
+        elif len(X) > 1:  # a row is learned entirely or not at all
+            state = state.copy()
+        m = state.m if posterior is None else len(posterior.L)
+        with linalg.single_threaded(len(X) * m if len(X) < _ROWS else 0):
             try:
-                for i in range(0, len(X), _ROWS):
-                    rows = slice(i, i + _ROWS)
-                    posterior, errors[rows], missed = self._learn_rows(
-                        posterior, X[rows], Y[rows], r[rows]
-                    )
-                    inconsistent += missed
+                posterior, state, inconsistent = self._learn_from(
+                    posterior, state, X, Y, weights, errors
+                )
             except np.linalg.LinAlgError as error:
                 raise self._too_large(Y) from error
-        if not linalg.finite(posterior.mean, posterior.spread, posterior.squares, errors):
-            raise self._too_large(Y)
-        self.posterior_ = posterior
-        self.inconsistent_rows_ += inconsistent
+        if state is None:
+            if not linalg.finite(posterior.mean, posterior.spread, posterior.squares, errors):
+                raise self._too_large(Y)
+            self.posterior_ = posterior
+            self.inconsistent_rows_ += inconsistent
+        elif state is not self._compiled:
+            self._set_compiled(state)
         return Y - errors
+
+    def _learn_from(
+        self, posterior: Any, state: Any, X: Floats, Y: Floats, weights: Floats, errors: Floats
+    ) -> tuple[Any, Any, int]:
+        """Learn rows from a posterior or a compiled state, of which one is None, as is returned.
+
+        Single rows, and rows after the dictionary is full, are learned in compiled code.
+        """
+        noise, *_, budget = self._limits()
+        inconsistent = i = 0
+        while i < len(X):
+            if state is None and (len(X) == 1 or len(posterior.points) >= budget):
+                state = self._compiled_state(posterior)
+            width = _ROWS
+            if state is not None and (len(X) == 1 or state.m >= budget):
+                i += _learn_compiled(state, X[i:], Y[i:], weights[i:], errors[i:])
+                width = 1  # for NumPy, which prunes more slowly
+                if i == len(X):
+                    return None, state, inconsistent
+            if state is not None:
+                posterior, state = self._read_all(state)["posterior_"], None
+            rows = slice(i, i + width)
+            posterior, errors[rows], missed = self._learn_rows(
+                posterior, X[rows], Y[rows], noise / weights[rows]
+            )
+            inconsistent += missed
+            i += width
+        return posterior, None, inconsistent
+
+    def _compiled_state(self, posterior: KernelPosterior) -> Any:
+        """The state of :mod:`onepass.native`; None if it is not supported."""
+        (noise, forgetting, *limits), loops = self._limits(), native.loops
+        number = _COMPILED.get(self.kernel) if isinstance(self.kernel, str) else None
+        if loops is None or number is None or noise == 0.0 or forgetting < 1.0:
+            return None
+        posterior = posterior.in_form(dense=False)
+        (m, k), (_, d) = posterior.spread.shape, posterior.points.shape
+        if m > _MAX_COMPILED or k > 2 * _MAX_COMPILED:
+            return None
+        arrays = (posterior.points.T, posterior.L, posterior.mean.T, posterior.spread.T)
+        return loops.Kernel(
+            number, self.gamma_, self.degree, self.coef0, noise, *limits,
+            (d, posterior.mean.shape[1]), self._row_format(), m, k, posterior.pruned,
+            len(posterior.inverse) == m, posterior.mass,
+            (*map(np.ascontiguousarray, arrays), posterior.inverse, posterior.squares),
+        )  # fmt: skip
+
+    def _read_all(self, compiled: Any) -> dict[str, Any]:
+        m, k, pruned, mass, *parts = compiled.get()
+        points, L, mean, spread, inverse, squares = map(np.frombuffer, parts)
+        posterior = KernelPosterior(
+            points=points.reshape(compiled.d, m).T.copy(),
+            L=np.asfortranarray(L.reshape(m, m)),
+            mean=mean.reshape(compiled.c, m).T.copy(),
+            spread=spread.reshape(k, m).T,
+            dense=False,
+            inverse=inverse,
+            pruned=pruned,
+            squares=squares,
+            mass=mass,
+        )
+        return {"posterior_": posterior}
+
+    def _learn_few(self, X: Any, y: Any, where: str) -> Array | None:
+        del where
+        compiled = None if "classes_" in self.__dict__ else self._compiled
+        plain = type(X) is np.ndarray and isinstance(y, (list, np.ndarray))
+        if compiled is None or not plain or X.ndim != 2 or not len(X) == len(y) == 1:
+            return None
+        predicted = compiled.predict_one(X[0])
+        learned = predicted is not None and compiled.learn_one(X[0], y[0], 1.0)
+        return np.array([predicted]) if learned else None
 
     def _too_large(self, Y: Floats) -> NumericalError:
         return NumericalError(
@@ -525,7 +604,8 @@ class KernelRLS:
         return posterior, errors, inconsistent
 
     def _scores(self, X: Floats) -> Floats:
-        weights, points = self.posterior_.weights, self.posterior_.points
+        posterior = self.posterior_
+        weights, points = posterior.weights, posterior.points
         X, scores = X.astype(np.float64, copy=False), np.empty((len(X), weights.shape[1]))
         for i in range(0, len(X), 4 * _ROWS):
             rows = slice(i, i + 4 * _ROWS)
@@ -535,19 +615,20 @@ class KernelRLS:
     def _std(self, X: Floats) -> Floats:
         """Standard deviation of a new target for each row, (n,)."""
         noise, X = self._limits()[0], X.astype(np.float64, copy=False)
+        posterior = self.posterior_
         variance = np.empty(len(X))
         for i in range(0, len(X), _ROWS):
             rows = slice(i, i + _ROWS)
-            Q = self.posterior_.features(self._kernel(self.posterior_.points, X[rows]))
+            Q = posterior.features(self._kernel(posterior.points, X[rows]))
             k = np.diagonal(self._kernel(X[rows], X[rows]))
             novelty = np.maximum(k - np.einsum("ij,ij->j", Q, Q), 0.0)
-            variance[rows] = novelty + np.maximum(self.posterior_.variance(Q), 0.0)
+            variance[rows] = novelty + np.maximum(posterior.variance(Q), 0.0)
         return np.sqrt(noise + variance)
 
     def _widen(self, d: int) -> None:
-        zeros = np.zeros((self.rank_, d - self.posterior_.points.shape[1]))
-        points = np.hstack((self.posterior_.points, zeros))
-        self.posterior_ = replace(self.posterior_, points=points)
+        posterior = self.posterior_
+        points = np.pad(posterior.points, ((0, 0), (0, d - posterior.points.shape[1])))
+        self.posterior_ = replace(posterior, points=points)
 
     def _add_outputs(self, at: Array, c: int) -> None:
         old, posterior = np.setdiff1d(np.arange(c), at), self.posterior_
@@ -612,6 +693,15 @@ class KernelRLS:
             mine, _ = mine.without(int(np.argmin(mine.changes())), np.zeros((len(mine.points), 0)))
         self.posterior_ = mine
         self.inconsistent_rows_ += other.inconsistent_rows_
+
+
+def _learn_compiled(state: Any, X: Floats, Y: Floats, weights: Floats, errors: Floats) -> int:
+    """Learn rows in a compiled state; return the number of rows before one for NumPy."""
+    X, Y = np.ascontiguousarray(X), np.ascontiguousarray(Y, dtype=np.float64)
+    for i, weight in enumerate(weights.tolist()):
+        if not state.learn(X[i], Y[i], weight, errors[i]):
+            return i
+    return len(X)
 
 
 def _novel(R: Floats, least: Floats, room: int) -> tuple[Array, Floats, Floats]:

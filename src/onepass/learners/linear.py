@@ -40,6 +40,7 @@ from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 __all__ = [
     "CACHED_VALUES",
     "HALVES",
+    "Compiled",
     "Linear",
     "align_outputs",
     "check_fitted",
@@ -69,62 +70,20 @@ _LABELS = (str, int, float, np.generic)
 _SCALARS = frozenset(np.dtype(code).type for code in "efbBhHiIlLqQ")
 
 
-class Linear:
-    """Mixin for learners with ``weights_`` and ``offset_``: predictions, ``coef_``, single rows.
+class Compiled:
+    """Mixin for learners whose state may be in a compiled object of :mod:`onepass.native`.
 
     It precedes :class:`~onepass.learners.estimator.Regressor` or
     :class:`~onepass.learners.estimator.Classifier` in the bases of a class.
-
-    Attributes
-    ----------
-    weights_ : ndarray of shape (d, c)
-        One column for each output.
-    offset_ : ndarray of shape (c,)
-        One value for each output; zeros if no intercept is fitted.
     """
 
-    weights_: Any = StateAttribute()
-    offset_: Any = StateAttribute()
     rows_seen_: Any = RowCounter()
     calibration_: Any  # of classifiers
-    fit_intercept: bool
     n_features_in_: int
     target_ndim_: int
     _rollback_on_error: Callable[[], Any]
 
-    _compiled: Any = None  # the state, while the attributes above are not in the instance
-
-    def _scores(self, X: Floats) -> Floats:
-        scores: Floats = X @ self.weights_ + self.offset_  # (1)
-        return scores
-
-    def _intercepts(self) -> Floats:
-        """Intercepts (c,)."""
-        return np.asarray(self.offset_)
-
-    def _widen(self, d: int) -> None:
-        """Add features with zero weights."""
-        new = np.zeros((d - self.weights_.shape[0], self.weights_.shape[1]))
-        self.weights_ = np.concatenate([self.weights_, new])
-
-    def _add_outputs(self, at: Array, c: int) -> None:
-        """Add outputs with zero weights."""
-        old = np.setdiff1d(np.arange(c), at)
-        weights, offset = np.zeros((self.weights_.shape[0], c)), np.zeros(c)
-        weights[:, old], offset[old] = self.weights_, self.offset_
-        self.weights_, self.offset_ = weights, offset
-
-    @property
-    def coef_(self) -> Floats:
-        """Coefficients: (d,), or (c, d) for several outputs; (1, d) for two classes."""
-        return coefficients(self)
-
-    @property
-    def intercept_(self) -> Any:
-        """Intercepts: a float, or (c,) for several outputs; (1,) for two classes."""
-        return intercepts(self, self._intercepts)
-
-    # -- the compiled state --------------------------------------------------------------------
+    _compiled: Any = None  # the state, while the learned attributes are not in the instance
 
     def learn_one(
         self,
@@ -181,20 +140,6 @@ class Linear:
         frozen.__dict__ = self._without(self.__dict__, self._compiled, self._for_prediction)
         return frozen
 
-    def _slope_and_steps(self, n: int) -> tuple[int, float, Steps]:
-        """Identifier (0 for the perceptron) and parameter of the loss, and the next n steps."""
-        raise NotImplementedError
-
-    def _problems(self) -> tuple[Floats, Floats, Floats]:
-        """Weights (d, c), offset (c,), and statistics (c, 5) or (c, 0), of each problem."""
-        return self.weights_, self.offset_, np.empty((len(self.offset_), 0))
-
-    def _from_problems(
-        self, weights: Floats, offset: Floats, statistics: Floats
-    ) -> tuple[Floats, Floats, Floats]:
-        """The same of each output."""
-        return weights, offset, statistics
-
     def _row_format(self) -> tuple[Any, ...] | None:
         """How compiled states read rows and targets; None if Python must read them."""
         names = getattr(self, "feature_names_in_", None)
@@ -209,18 +154,11 @@ class Linear:
         return (*rows, None, labels, {label: i for i, label in enumerate(classes.tolist())})
 
     def _compile(self) -> None:
-        """Compile the state, if that is supported."""
-        row_format = self._row_format()
-        largest = max(linalg.magnitude(self.weights_), linalg.magnitude(self.offset_))
-        if native.loops is None or row_format is None or not largest < _LARGEST:
-            return
-        weights, offset, statistics = map(np.ascontiguousarray, self._problems())
-        number, parameter, steps = self._slope_and_steps(_STEPS)
-        unit = 1.0 if self.fit_intercept else 0.0
-        compiled = native.loops.Linear(*weights.shape, unit, number, parameter, row_format)
-        own = statistics if statistics.size else None
-        compiled.put(_STEPS, np.ascontiguousarray(weights.T), offset, own, *steps)
-        self._set_compiled(compiled)
+        """Compile the state after a row, if that is supported."""
+
+    def _read_all(self, compiled: Any) -> dict[str, Any]:
+        """Copies of the learned attributes in a compiled state."""
+        raise NotImplementedError
 
     def _set_compiled(self, compiled: Any) -> None:
         """Replace the learned attributes by a compiled state, in one assignment."""
@@ -256,15 +194,6 @@ class Linear:
     def _counted(self, compiled: Any) -> dict[str, int]:
         """The counts of a compiled state, by counter."""
         return {name: getattr(compiled, counted) for name, counted in counters(self).items()}
-
-    def _read_all(self, compiled: Any) -> dict[str, Any]:
-        """Copies of the learned attributes in a compiled state."""
-        weights, offset = np.empty((compiled.c, compiled.d)), np.empty(compiled.c)
-        statistics = np.empty((compiled.c, compiled.statistics))
-        compiled.get(weights, offset, statistics if statistics.size else None)
-        state = self._from_problems(weights.T, offset, statistics)
-        found = zip(("weights_", "offset_", "statistics_"), state, strict=True)
-        return {name: value for name, value in found if hasattr(type(self), name)}
 
     def _read(self, compiled: Any, name: str) -> Any:
         """A copy of a learned attribute in a compiled state."""
@@ -307,6 +236,92 @@ class Linear:
         compiled = own.get("_compiled")
         snapshot = None if compiled is None else compiled.snapshot()
         return self._without(own, snapshot, self._exported)
+
+
+class Linear(Compiled):
+    """Mixin for learners with ``weights_`` and ``offset_``: predictions, ``coef_``, single rows.
+
+    It precedes :class:`~onepass.learners.estimator.Regressor` or
+    :class:`~onepass.learners.estimator.Classifier` in the bases of a class.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (d, c)
+        One column for each output.
+    offset_ : ndarray of shape (c,)
+        One value for each output; zeros if no intercept is fitted.
+    """
+
+    weights_: Any = StateAttribute()
+    offset_: Any = StateAttribute()
+    fit_intercept: bool
+
+    def _scores(self, X: Floats) -> Floats:
+        scores: Floats = X @ self.weights_ + self.offset_  # (1)
+        return scores
+
+    def _intercepts(self) -> Floats:
+        """Intercepts (c,)."""
+        return np.asarray(self.offset_)
+
+    def _widen(self, d: int) -> None:
+        """Add features with zero weights."""
+        new = np.zeros((d - self.weights_.shape[0], self.weights_.shape[1]))
+        self.weights_ = np.concatenate([self.weights_, new])
+
+    def _add_outputs(self, at: Array, c: int) -> None:
+        """Add outputs with zero weights."""
+        old = np.setdiff1d(np.arange(c), at)
+        weights, offset = np.zeros((self.weights_.shape[0], c)), np.zeros(c)
+        weights[:, old], offset[old] = self.weights_, self.offset_
+        self.weights_, self.offset_ = weights, offset
+
+    @property
+    def coef_(self) -> Floats:
+        """Coefficients: (d,), or (c, d) for several outputs; (1, d) for two classes."""
+        return coefficients(self)
+
+    @property
+    def intercept_(self) -> Any:
+        """Intercepts: a float, or (c,) for several outputs; (1,) for two classes."""
+        return intercepts(self, self._intercepts)
+
+    def _slope_and_steps(self, n: int) -> tuple[int, float, Steps]:
+        """Identifier (0 for the perceptron) and parameter of the loss, and the next n steps."""
+        raise NotImplementedError
+
+    def _problems(self) -> tuple[Floats, Floats, Floats]:
+        """Weights (d, c), offset (c,), and statistics (c, 5) or (c, 0), of each problem."""
+        return self.weights_, self.offset_, np.empty((len(self.offset_), 0))
+
+    def _from_problems(
+        self, weights: Floats, offset: Floats, statistics: Floats
+    ) -> tuple[Floats, Floats, Floats]:
+        """The same of each output."""
+        return weights, offset, statistics
+
+    def _compile(self) -> None:
+        """Compile the state, if that is supported."""
+        row_format = self._row_format()
+        largest = max(linalg.magnitude(self.weights_), linalg.magnitude(self.offset_))
+        if native.loops is None or row_format is None or not largest < _LARGEST:
+            return
+        weights, offset, statistics = map(np.ascontiguousarray, self._problems())
+        number, parameter, steps = self._slope_and_steps(_STEPS)
+        unit = 1.0 if self.fit_intercept else 0.0
+        compiled = native.loops.Linear(*weights.shape, unit, number, parameter, row_format)
+        own = statistics if statistics.size else None
+        compiled.put(_STEPS, np.ascontiguousarray(weights.T), offset, own, *steps)
+        self._set_compiled(compiled)
+
+    def _read_all(self, compiled: Any) -> dict[str, Any]:
+        """Copies of the learned attributes in a compiled state."""
+        weights, offset = np.empty((compiled.c, compiled.d)), np.empty(compiled.c)
+        statistics = np.empty((compiled.c, compiled.statistics))
+        compiled.get(weights, offset, statistics if statistics.size else None)
+        state = self._from_problems(weights.T, offset, statistics)
+        found = zip(("weights_", "offset_", "statistics_"), state, strict=True)
+        return {name: value for name, value in found if hasattr(type(self), name)}
 
 
 def coefficients(learner: Any) -> Floats:
