@@ -1,7 +1,8 @@
 """Steps on a GPU, as multiples of the time of its memory or of its matrix products.
 
 A step of a memory reads its columns three times; learning a block multiplies matrices. Each is
-timed beside as many plain reads, or beside plain products of the same size, in one run::
+timed beside as many plain reads, or beside plain products of the same size, in one run. The bound
+of a block of least squares is one product of its rows with a matrix of the size of its state::
 
     python benchmarks/gpu.py
 
@@ -12,12 +13,14 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 import onepass as op
 
 P, M = 4_000_000, 100  # weights, directions
 ROWS = 16
+BLOCK, OUTPUTS = 1024, 10  # rows and outputs of least squares
 REPEATS = 5
 
 
@@ -48,6 +51,16 @@ def rows() -> tuple[Any, Any]:
     return torch.randn(ROWS, P, device="cuda"), torch.randn(ROWS, 1, device="cuda")
 
 
+def least_squares(p: int) -> tuple[float, float]:
+    """Times of a block of least squares on p features, from host memory, and of its bound."""
+    rng, net = np.random.default_rng(0), op.RLSClassifier(ridge=1.0, device="cuda")
+    for _ in range(2 + 3 * p // BLOCK):  # enough rows to determine all directions
+        X, y = rng.normal(size=(BLOCK, p)), rng.integers(0, OUTPUTS, BLOCK)
+        net.partial_fit(X, y, classes=range(OUTPUTS))
+    A, R = (torch.randn(n, p, device="cuda", dtype=torch.float64) for n in (BLOCK, p))
+    return milliseconds(lambda: net.partial_fit(X, y)), milliseconds(lambda: A @ R)
+
+
 def main() -> None:
     """Print the ratios."""
     if not torch.cuda.is_available():
@@ -68,6 +81,10 @@ def main() -> None:
         net = learner(memory, block=block)
         time = milliseconds(lambda net=net: net.learn(x, y))
         print(f"| {name} | {time / ROWS:.3f} | {time / bound:.2f} |")
+    for p in (4096, 10_000):
+        time, bound = least_squares(p)
+        name = f"RLSClassifier, {p:,} features, block of {BLOCK:,}"
+        print(f"| {name} | {time / BLOCK:.3f} | {time / bound:.2f} |")
 
 
 if __name__ == "__main__":

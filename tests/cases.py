@@ -10,6 +10,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -133,6 +134,11 @@ def _memories() -> Iterable[Any]:
         yield kind(m=2) if "m" in inspect.signature(kind).parameters else kind()
 
 
+def _on_device(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Settings of least squares in PyTorch tensors, if PyTorch is installed."""
+    return [{**settings, "device": "cpu"}] if find_spec("torch") else []
+
+
 VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
     "ARTIPCAClassifier": [
         {"n_components": 2, "block": 8, "max_prototypes": 5},
@@ -165,12 +171,14 @@ VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
         {"prior": 1.0},
         {"prior": 2.0, "forgetting": 0.9, "fit_intercept": False},
         {"fit_intercept": False, "ridge": 1.0},
+        *_on_device({}),
     ],
     "RLSClassifier": [
         {"forgetting": 0.95},
         {"forgetting": "auto"},
         {"ridge": 1.0},
         {"forgetting": forgetting.Directional(0.95)},
+        *_on_device({"forgetting": forgetting.Exponential(0.95), "prior": 1.0}),
         {"forgetting": forgetting.Window(12), "prior": 1.0},
         {"forgetting": forgetting.Window(12, factor=0.9)},
     ],

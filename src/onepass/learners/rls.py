@@ -40,6 +40,7 @@ from onepass.errors import MergeError, NotFittedError, NumericalError, Parameter
 from onepass.learners.estimator import Classifier, Layout, Regressor
 from onepass.learners.linear import CACHED_VALUES, Linear, check_fitted, initial_weights
 from onepass.learners.rls_compiled import ArrayState, CompiledRows, learn_rows, read
+from onepass.learners.rls_device import Device, DeviceRows
 from onepass.learners.rls_merge import add_unstored_prior, align_rows, merge_sums
 from onepass.linalg.centering import Centering
 from onepass.memory.floor import Floor
@@ -71,6 +72,7 @@ class LeastSquares(Linear):
     forgetting: float | str | ForgettingRule
     prior: float | None
     fit_intercept: bool
+    device: str | None
     _shape: Callable[[], dict[str, Any]]
     memory_: Any = StateAttribute()  # with automatic forgetting, that of all rows, not faded
     centering_: Any = StateAttribute()
@@ -124,12 +126,14 @@ class LeastSquares(Linear):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
                 errors, compiled, arrays = learn_rows(
-                    self._rule(), compiled, arrays, rows, self._row_format()
+                    self._rule(), compiled, arrays, rows, self._row_format(), self._device()
                 )
             except np.linalg.LinAlgError as error:  # infinite values
                 raise self._too_large(X, Y, s) from error
             predictions: Floats = Y - errors
-            if arrays is None:
+            if isinstance(compiled, DeviceRows):  # its weights were checked there
+                good = linalg.finite(predictions)
+            elif arrays is None:
                 weights, _, offset = _fitted(compiled)
                 good = linalg.finite(weights, offset, predictions)
             else:
@@ -186,6 +190,14 @@ class LeastSquares(Linear):
     def _rule(self) -> ForgettingRule:
         """The forgetting rule that the parameter specifies."""
         return rule(self.forgetting, type(self).__name__)
+
+    def _device(self) -> Device | None:
+        """The device that the parameter specifies."""
+        if isinstance(self._compiled, DeviceRows):
+            return self._compiled.device
+        if self.device is None:
+            return None
+        return Device(self.device, self._rule(), type(self).__name__)
 
     def _rule_changed(self) -> bool:
         """Whether the kind of rule differs from that of the rule used so far."""
@@ -501,6 +513,12 @@ class RLSRegressor(LeastSquares, Regressor):
         Whether to fit an intercept.
     initial_coef : array-like of shape (d,) or (c, d), optional
         Initial coefficients w₀, towards which the ridge shrinks. By default zeros.
+    device : str, optional
+        Device of PyTorch on which blocks are learned, such as ``"cuda"``, for thousands of
+        features (extra ``torch``). The state remains there between blocks, in float64. It requires
+        forgetting 1.0 or ``op.forgetting.Exponential(factor)``. Rows that it cannot represent
+        accurately, such as those before ridge 0 is determined, are learned in NumPy, as are all
+        rows with None.
 
     Attributes
     ----------
@@ -542,12 +560,14 @@ class RLSRegressor(LeastSquares, Regressor):
         prior: float | None = None,
         fit_intercept: bool = True,
         initial_coef: ArrayLike | None = None,
+        device: str | None = None,
     ) -> None:
         self.ridge = ridge
         self.forgetting = forgetting
         self.prior = prior
         self.fit_intercept = fit_intercept
         self.initial_coef: Any = initial_coef
+        self.device = device
 
     def predict(self, X: TableLike, *, return_std: bool = False) -> Any:
         """Predict targets for the rows of X.
@@ -644,6 +664,8 @@ class RLSClassifier(LeastSquares, Classifier):
         Whether to fit an intercept.
     classes : array-like, optional
         Labels known in advance. New labels may still occur.
+    device : str, optional
+        As in :class:`RLSRegressor`.
 
     Attributes
     ----------
@@ -676,12 +698,14 @@ class RLSClassifier(LeastSquares, Classifier):
         prior: float | None = None,
         fit_intercept: bool = True,
         classes: Collection[object] | None = None,
+        device: str | None = None,
     ) -> None:
         self.ridge = ridge
         self.forgetting = forgetting
         self.prior = prior
         self.fit_intercept = fit_intercept
         self.classes = classes
+        self.device = device
 
     def _add_outputs(self, at: Array, c: int) -> None:
         super()._add_outputs(at, c)

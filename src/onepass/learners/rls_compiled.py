@@ -80,6 +80,7 @@ def learn_rows(
     arrays: ArrayState | None,
     rows: NewRows,
     row_format: tuple[Any, ...] | None,
+    device: Any = None,
 ) -> tuple[Floats, Any, ArrayState | None]:
     """Learn rows one after the other, as ``rule.learn`` does; the given state is not modified.
 
@@ -92,6 +93,8 @@ def learn_rows(
     rows : NewRows
     row_format : tuple or None
         How single rows are read, the last argument of ``native.loops.Rows``.
+    device : Device, optional
+        The device whose tensors are the compiled state.
 
     Returns
     -------
@@ -102,8 +105,8 @@ def learn_rows(
     """
     n, d = rows.X.shape
     errors, i, head = np.empty(rows.Y.shape), 0, max(d, _HEAD)
-    kind: Any = _COMPILED.get(type(rule))
-    supported = native.loops is not None and kind is not None and kind.supports(rule, d, n)
+    kind: Any = device or (native.loops and _COMPILED.get(type(rule)))
+    supported = device or (kind and kind.supports(rule, d, n))
     while i < n:
         count = 0
         if supported:
@@ -113,7 +116,8 @@ def learn_rows(
                 else kind.compile(rule, *arrays, rows.start, row_format)
             )
             if now is not None:
-                count = _count_learned(now, rule, rows.part(i, n), errors[i:])
+                part = rows.part(i, n), errors[i:]
+                count = now.learn(*part) if device else _count_learned(now, rule, *part)
                 if count == n - i:
                     return errors, now, None
                 head = max(d, _HEAD)

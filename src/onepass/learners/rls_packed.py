@@ -65,7 +65,7 @@ class PackedRows:
             return None
         rule: Any = learner._rule()  # noqa: SLF001
         by_rows = type(rule) in {Bounded, Exponential} and rule.factor is not None
-        if learner.prior or not by_rows or not CompiledRows.supports(rule, d, 1):
+        if learner.prior or learner.device or not by_rows or not CompiledRows.supports(rule, d, 1):
             return None
         template = copy.copy(learner)
         template.n_outputs_, template.target_ndim_, template.rows_seen_ = c, ndim, 0

@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onepass.linalg.backend import like
 from onepass.types import Array, Floats
 
 __all__ = ["Centering", "CentredRows", "MeanDifference"]
@@ -135,7 +136,7 @@ class Centering:
     def reduce(
         self, X: Floats, Y: Floats, weights: Floats | None, forgetting: float | Floats
     ) -> CentredRows:
-        """Centre a block of rows as in (2), and update the means.
+        """Centre a block of rows as in (2), and update the means; rows and means may be tensors.
 
         Before the block, the past fades by ``CentredRows.before``; after it, the past and the rows
         of the block fade by ``CentredRows.fade``.
@@ -160,7 +161,7 @@ class Centering:
         mass = past + np.cumsum(u)
         if not self.free:
             center = replace(self, mass=fade * float(mass[-1]))
-            rows = X.astype(np.float64, copy=False)
+            rows = like(X, self.features)
             return CentredRows(center, rows, Y, np.sqrt(u), before, ages, fade)
         earlier = np.concatenate(([past], mass[:-1]))
         empty = self.mass == 0.0
@@ -188,7 +189,7 @@ class Centering:
 
     def _at(self, x: Floats, y: Floats) -> "Centering":
         """The means of one row."""
-        return replace(self, features=x.astype(np.float64), targets=y.astype(np.float64))
+        return replace(self, features=like(x, self.features), targets=like(y, self.targets))
 
 
 def _ages(forgetting: float | Floats, n: int) -> tuple[float, Floats]:
@@ -208,11 +209,10 @@ def _moved(old: Centering, by_x: Floats, by_y: Floats, mass: float) -> Centering
 
 
 def _around(rows: Floats, u: Floats, mass: Floats) -> tuple[Floats, Floats]:
-    """Subtract from each row the mean of the rows before it; also return the last mean (3)."""
-    moved = np.cumsum(u[:, None] * rows, axis=0) / mass[:, None]
-    centred = rows.copy()
-    centred[1:] -= moved[:-1]
-    return centred, moved[-1]
+    """Subtract in place the mean of the rows before each row; also return the last mean (3)."""
+    moved = (like(u, rows)[:, None] * rows).cumsum(0) / like(mass, rows)[:, None]
+    rows[1:] -= moved[:-1]
+    return rows, moved[-1]
 
 
 def _sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
