@@ -351,6 +351,8 @@ class KernelRLS:
     forgetting: float
     tolerance: float
     gamma_: float
+    kernel_: tuple[str, float, float]
+    """Name, degree and constant of the kernel; the name of a function is empty."""
     posterior_: KernelPosterior
     inconsistent_rows_: int
     n_features_in_: int
@@ -389,6 +391,8 @@ class KernelRLS:
     def _start(self, d: int, c: int) -> None:
         where = type(self).__name__
         self._limits()
+        name = "" if callable(self.kernel) else self.kernel
+        self.kernel_ = (name, float(self.degree), float(self.coef0))
         self.gamma_ = 1.0 / d
         if self.gamma is not None:
             self.gamma_ = validation.in_range(self.gamma, "gamma", where, above=0.0)
@@ -414,13 +418,26 @@ class KernelRLS:
             else validation.whole(self.budget, "budget", where, low=1),
         )
 
+    @property
+    def _named_kernel(self) -> tuple[str, float, float]:
+        """``kernel_``; for former files, from the parameters."""
+        name = "" if callable(self.kernel) else self.kernel
+        return getattr(self, "kernel_", (name, self.degree, self.coef0))
+
     def _kernel(self, X: Floats, Y: Floats) -> Floats:
         """Kernel (n, m) between rows."""
+        name, degree, coef0 = self._named_kernel
+        if not (name or callable(self.kernel)):
+            raise ParameterError(
+                f"{type(self).__name__}: `kernel` must stay a function, as when learning started, "
+                f"got {self.kernel!r}. Call fit to start again."
+            )
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            if callable(self.kernel):
-                K = np.asarray(self.kernel(X, Y), dtype=np.float64) if len(Y) else X[:, :0]
+            if not name:
+                function: Any = self.kernel
+                K = np.asarray(function(X, Y), dtype=np.float64) if len(Y) else X[:, :0]
             else:
-                K = _KERNELS[self.kernel](X, Y, self.gamma_, self.degree, self.coef0)
+                K = _KERNELS[name](X, Y, self.gamma_, degree, coef0)
         bad = K.shape != (len(X), len(Y)) or not linalg.finite(K)
         if bad or (Y is X and not linalg.magnitude(K) < _LARGEST):
             raise NumericalError(
@@ -573,10 +590,12 @@ class KernelRLS:
         With P = Σ p_i w_i w_iᵀ, the rows are w_iᵀu, of target w_iᵀμ / (1 − p_i) and noise
         p_i / (1 − p_i).
         """
-        if self.gamma_ != other.gamma_:
+        kernel = self.gamma_, *self._named_kernel
+        another = other.gamma_, *other._named_kernel
+        if kernel != another:
             raise MergeError(
-                f"{type(self).__name__}.merge: `gamma_` must be the same in both, {self.gamma_:g} "
-                f"as in the first, got {other.gamma_:g}. Train both with the same `gamma`."
+                f"{type(self).__name__}.merge: `gamma_` and `kernel_` must be the same in both, "
+                f"{kernel} as in the first, got {another}. Train both with the same parameters."
             )
         if layout.d > self.n_features_in_:
             self._widen(layout.d)
