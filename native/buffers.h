@@ -59,6 +59,7 @@ PyObject *columns_lengths(PyObject *module, PyObject *args);
 
 /* Other functions, to be added to a module. */
 PyObject *kalman(PyObject *module, PyObject *args);
+PyObject *mixed(PyObject *module, PyObject *args);
 PyObject *calibrated(PyObject *module, PyObject *args);
 PyObject *secular(PyObject *module, PyObject *args);
 PyObject *named_row(PyObject *module, PyObject *args);

@@ -45,28 +45,30 @@ static Py_ssize_t chunk_of(const Mixture *self)
     return self->c < CHUNK ? CHUNK / self->c : 1;
 }
 
-/* Write the errors of the mixture, and update the weights of the experts. */
-static void mix(Mixture *self, Py_ssize_t n, const double *Y, const double *weights, double *errors)
+/* Write the errors (n, c) of a mixture of experts with the errors `each` (count, n, c), and update
+   its numbers: the weights (count, c), the squares (c) and their number. */
+static void mix(Py_ssize_t count, Py_ssize_t n, Py_ssize_t c, int indicators, const double *Y,
+                const double *weights, const double *each, double *numbers, double *errors)
 {
-    const Py_ssize_t count = self->count, c = self->c;
+    double *mean_squares = numbers + count * c, *number = mean_squares + c;
     for (Py_ssize_t i = 0; i < n; i++) {
         for (Py_ssize_t j = 0, at = i * c; j < c; j++, at++) {
-            const double ratio = self->squares[j] / *self->number;
+            const double ratio = mean_squares[j] / *number;
             const double mean = ratio > 0.0 ? ratio : INFINITY;
-            double *pi = self->numbers + j, error = 0.0, sum = 0.0;
+            double *pi = numbers + j, error = 0.0, sum = 0.0;
             double least = INFINITY, lead = 0.0, leading = 0.0;
             double squares[EXPERTS], loss[EXPERTS];
             for (Py_ssize_t k = 0; k < count; k++) {
-                const double own = self->errors[k * n * c + at];
+                const double own = each[k * n * c + at];
                 const double guess = fmin(fmax(Y[at] - own, 0.0), 1.0);
-                const double limited = self->indicators ? Y[at] - guess : own;
+                const double limited = indicators ? Y[at] - guess : own;
                 error += pi[k * c] * own;
                 squares[k] = (weights ? weights[i] : 1.0) * limited * limited;
                 loss[k] = fmin(squares[k] / mean, LIMIT);
                 least = fmin(least, loss[k]);
             }
             errors[at] = error;
-            if (*self->number < 0.0) /* a row that is not counted */
+            if (*number < 0.0) /* a row that is not counted */
                 continue;
             for (Py_ssize_t k = 0; k < count; k++) {
                 const double prior = (1.0 - SHARE) * pi[k * c] + SHARE / (double)count;
@@ -81,11 +83,33 @@ static void mix(Mixture *self, Py_ssize_t n, const double *Y, const double *weig
                 }
             }
             const double rounding = ROUNDING * (weights ? weights[i] : 1.0) * Y[at] * Y[at];
-            self->squares[j] = DECAY * self->squares[j] + fmax(fmin(leading, CAP * mean), rounding);
+            mean_squares[j] = DECAY * mean_squares[j] + fmax(fmin(leading, CAP * mean), rounding);
         }
-        *self->number = (*self->number < 0.0 ? 1.0 : DECAY) * *self->number + 1.0;
+        *number = (*number < 0.0 ? 1.0 : DECAY) * *number + 1.0;
     }
-    self->fresh = 0;
+}
+
+PyObject *mixed(PyObject *module, PyObject *args)
+{
+    Arrays a;
+    Py_ssize_t count, n, c;
+    int indicators;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "nnnpOOOOO:mix", &count, &n, &c, &indicators, &a.given[0],
+                          &a.given[1], &a.given[2], &a.given[3], &a.given[4]))
+        return NULL;
+    if (count < 1 || count > EXPERTS || c < 1)
+        return PyErr_Format(PyExc_ValueError, "expected 1 to %d experts and outputs", EXPERTS);
+    const Py_ssize_t outputs = numbers_in(n, c);
+    const Py_ssize_t sizes[] = {outputs, n, numbers_in(count, outputs), (count + 1) * c + 1,
+                                outputs};
+    const int good = acquire_arrays(&a, 5, "ddddd", sizes, 1 << 3 | 1 << 4, 1 << 1);
+    if (good)
+        mix(count, n, c, indicators, a.at[0], a.at[1], a.at[2], a.at[3], a.at[4]);
+    release_arrays(&a);
+    if (!good)
+        return NULL;
+    Py_RETURN_NONE;
 }
 
 /* Learn n <= chunk_of(self) rows and return 1, or change nothing and return 0. */
@@ -100,7 +124,8 @@ static int advance(Mixture *self, Py_ssize_t n, const double *X, const double *Y
             return 0;
         }
     }
-    mix(self, n, Y, weights, errors);
+    mix(self->count, n, self->c, self->indicators, Y, weights, self->errors, self->numbers, errors);
+    self->fresh = 0;
     return 1;
 }
 

@@ -72,8 +72,9 @@ static PyMethodDef functions[] = {
     {"correct", corrected, METH_VARARGS,
      "correct(n, d, c, unit, X, y, moves, known, W, b, predictions): return the mistakes."},
     {"kalman", kalman, METH_VARARGS,
-     "kalman(n, p, c, discount, X, Y, noise, q, G, F, W, factor, predictions, variances): "
+     "kalman(k, n, p, c, discount, X, Y, noise, q, G, F, W, factors, squares, predictions): "
      "return whether finite."},
+    {"mix", mixed, METH_VARARGS, "mix(k, n, c, indicators, Y, weights, each, numbers, errors)."},
     {"calibrate", calibrated, METH_VARARGS,
      "calibrate(c, state, scores, y): update the state of a calibration."},
     {"into", columns_into, METH_VARARGS,

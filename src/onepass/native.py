@@ -95,10 +95,14 @@ predictions)`` is stochastic gradient descent on a loss, and ``correct(n, d, c, 
 known, W, b, predictions)`` the perceptron: W (c, d), b (c,) and the statistics (c, 5) of adaptive
 steps, or None, are updated in place, and ``predictions`` (n, c) is written.
 
-``kalman(n, p, c, discount, X, Y, noise, q, G, F, W, factor, predictions, variances)`` is the Kalman
-filter of :mod:`onepass.learners.kalman`: W (c, p) and the factor (p, p) of the covariance are
-updated in place; ``G`` and ``F`` (p, p), the transposed transition, may be None. A row whose first
-target is NaN has none. Returns whether all numbers are finite.
+``kalman(k, n, p, c, discount, X, Y, noise, q, G, F, W, factors, squares, predictions)`` learns rows
+in k Kalman filters of :mod:`onepass.learners.kalman`: W (k, c, p), the factors (k, p, p) of the
+covariances and the sums of squares (k, c) are updated in place, and the predictions (k, n, c)
+written. ``q`` (k, p) are the process noises; ``G`` and ``F`` (p, p), the transposed transition, may
+be None. A row whose first target is NaN has none. Returns whether all numbers are finite.
+``mix(k, n, c, indicators, Y, weights, each, numbers, errors)`` writes the errors (n, c) of a
+mixture of up to 16 experts with errors ``each`` (k, n, c), and updates its ``numbers``, in the
+order of ``Mixture.numbers``; ``weights`` may be None.
 
 ``calibrate(c, state, scores, y)`` updates the state (4,) of a calibration with the scores (c,) of a
 row of class y.

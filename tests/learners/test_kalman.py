@@ -56,6 +56,11 @@ CASES: dict[str, Callable[[int], dict[str, Any]]] = {
     "each": lambda p: {"process_noise": np.geomspace(1e-4, 1.0, p)},
     "matrix": lambda p: {"process_noise": covariance(p)},
     "transition": lambda p: {"process_noise": 0.01, "transition": rotation(p)},
+    "diagonal": lambda p: {
+        "process_noise": np.arange(p) % 2.0,
+        "transition": np.diag(np.linspace(0.5, 1.0, p)),
+    },
+    "upper": lambda p: {"process_noise": covariance(p), "transition": np.triu(rotation(p))},
     "singular": lambda p: {
         "process_noise": np.ones((p, p)),
         "transition": np.diag(np.arange(p) > 0.0),
@@ -102,6 +107,39 @@ def test_filter_equals_dense_filter(case: str, *, compiled: bool) -> None:
     )
     mean, std = model.predict(X[:1], return_std=True)
     close([mean[0], std[0]], [after[-1], np.sqrt(S[-1])])
+
+
+@pytest.mark.parametrize("case", ["walk", "matrix", "transition", "upper"])
+@pytest.mark.parametrize("p", [1, 7, 8, 9, 40])
+def test_filter_of_any_number_of_weights_equals_dense_filter(p: int, case: str) -> None:
+    X, y, _ = moving(40, p)
+    params = {"prior_variance": 10.0, **CASES[case](p)}
+    model = op.KalmanRegressor(noise=0.25, fit_intercept=False, **params)
+    predictions = model.test_then_train(X, y)
+    w, P, expected, _ = dense(params, X, y, 0.25 * np.ones(len(X)), np.zeros(p))
+    close(predictions, expected)
+    close(model.coef_, w)
+    close(model.covariance_, P)
+
+
+@compiled_or_not
+@pytest.mark.parametrize("in_place", [True, False])
+def test_parameters_may_change_between_rows(*, in_place: bool, compiled: bool) -> None:
+    del compiled
+    X, y, _ = moving()
+    F, Q = np.zeros((4, 4)), np.zeros((4, 4))
+    model = op.KalmanRegressor(Q, 0.25, 10.0, transition=F, fit_intercept=False)
+    w, P = np.zeros(4), 10.0 * np.eye(4)
+    for i, (x, target) in enumerate(zip(X, y.tolist(), strict=True)):
+        if not in_place:
+            F, Q = F.copy(), Q.copy()
+            model.set_params(transition=F, process_noise=Q)
+        F[...], Q[...] = (i % 3 + 1) / 4 * rotation(4), i % 2 * covariance(4)
+        w, P, expected, _ = kalman_dense(x[None], [target], F, Q, np.array([0.25]), P, w)
+        if i:
+            close(model.predict_one(x), expected[0])
+        close(model.learn_one(x, target).coef_, w)
+    close(model.covariance_, P)
 
 
 @compiled_or_not
@@ -267,6 +305,19 @@ def test_blocks_do_not_matter(seed: int, cut: int, case: str) -> None:
     together = one.test_then_train(X, y)
     parts = [two.test_then_train(X[:cut], y[:cut]), two.test_then_train(X[cut:], y[cut:])]
     np.testing.assert_array_equal(np.concatenate(parts), together)
+
+
+@pytest.mark.parametrize("q", [0.05, "auto"])
+@pytest.mark.parametrize("first", [True, False])
+def test_single_rows_equal_blocks(q: Any, *, first: bool) -> None:
+    X, y, _ = moving()
+    block, single = (op.KalmanRegressor(q, fit_intercept=first) for _ in range(2))
+    block.fit(X, y)
+    for x, target in zip(X, y.tolist(), strict=True):
+        single.learn_one(x, target)
+    close(single.predict(X, return_std=True), block.predict(X, return_std=True))
+    assert single.rows_seen_ == N
+    close(single.noise_, block.noise_)
 
 
 def test_compiled_loop_equals_numpy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,11 @@
 """Hyperparameters and feature maps that change while a stream is learned."""
 
-from typing import Any
+import copy
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import onepass as op
 from cases import snapshot
@@ -105,6 +107,68 @@ def test_memory_set_later_takes_effect_at_next_fit() -> None:
     same = op.ORFitRegressor(2).partial_fit(X, Y)
     model.set_params(memory=None).partial_fit(X[30:], Y[30:])
     np.testing.assert_allclose(model.coef_, same.coef_, rtol=1e-12)
+
+
+def inner_products(A: Any, B: Any) -> Any:
+    return A @ B.T
+
+
+class Change(NamedTuple):
+    model: Any
+    change: dict[str, Any]
+    refused: bool = False
+
+
+CHANGES = [
+    Change(op.MirrorORFitRegressor(1.5), {"potential": 3.0}),
+    Change(op.MirrorORFitRegressor("entropy"), {"potential": 1.1}),
+    Change(op.MirrorORFitRegressor("entropy"), {"scale": 1.0}),
+    Change(op.MirrorORFitRegressor(), {"fit_intercept": True}, refused=True),
+    Change(op.KernelRLSRegressor("poly"), {"kernel": "rbf"}),
+    Change(op.KernelRLSRegressor("poly"), {"kernel": inner_products}),
+    Change(op.KernelRLSRegressor("poly"), {"degree": 2, "coef0": 0.5}),
+    Change(op.KernelRLSRegressor(inner_products), {"kernel": "rbf"}, refused=True),
+    Change(op.KernelRLSRegressor(), {"gamma": 3.0}),
+    Change(op.KernelRLSClassifier(), {"kernel": "linear"}),
+    Change(op.KalmanRegressor(), {"process_noise": 1.0}, refused=True),
+    Change(op.KalmanRegressor(1.0), {"process_noise": "auto"}, refused=True),
+    Change(op.KalmanRegressor(), {"fit_intercept": False}, refused=True),
+    Change(op.KalmanRegressor(), {"prior_variance": 1.0, "initial_coef": np.ones(4)}),
+    Change(op.ARTIPCAClassifier(), {"pca": "none"}),
+    Change(op.ARTIPCAClassifier(), {"n_components": 1, "block": 2}),
+    Change(op.ARTIPCAClassifier(), {"projection": "lda", "shrinkage": 0.5}),
+    Change(op.ARTIPCAClassifier(projection="lda"), {"projection": "pca", "shrinkage": 0.5}),
+    Change(op.ARTIPCAClassifier(2, levels=2), {"projection": "lda"}),
+    Change(op.ARTIPCAClassifier(2, levels=2, projection="lda"), {"projection": "pca"}),
+    Change(op.ARTIPCAClassifier(), {"levels": 2}),
+    Change(op.ARTIPCACluster(), {"levels": 2, "pca": "static"}),
+]
+
+
+@pytest.mark.parametrize("given", CHANGES, ids=lambda each: f"{each.model}-{sorted(each.change)}")
+def test_parameters_of_the_state_are_kept_or_refused_until_fit(
+    given: Change, tmp_path: Any
+) -> None:
+    """What was learned is never read as if it had been learned with other parameters."""
+    rows = np.vstack((X[:30], 9.0 * X[30:]))  # the later rows start clusters
+    targets = (Y > 0).astype(int) if hasattr(given.model, "classes") else Y
+    model = clone(given.model).partial_fit(rows[:30], targets[:30])
+    twin = copy.deepcopy(model)
+    model.set_params(**given.change)
+    if given.refused:
+        for request in (lambda: model.partial_fit(rows, targets), lambda: model.predict(rows)):
+            with pytest.raises(ParameterError, match="Call fit to start again"):
+                request()
+    else:
+        np.testing.assert_array_equal(model.predict(rows), twin.predict(rows))
+        for each in (model, twin):
+            each.partial_fit(rows[30:], targets[30:])
+        np.testing.assert_array_equal(model.predict(rows), twin.predict(rows))
+    if not callable(model.get_params().get("kernel")):
+        op.save(model, tmp_path / "model.onepass")
+        assert snapshot(op.load(tmp_path / "model.onepass")) == snapshot(model)
+    same = clone(given.model).set_params(**given.change)
+    assert snapshot(model.fit(rows, targets)) == snapshot(same.fit(rows, targets))
 
 
 @pytest.mark.parametrize("ridge", [[[1.0, 2.0], [3.0]], "x", [1.0, 2.0], None, np.eye(3)])

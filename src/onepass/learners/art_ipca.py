@@ -38,6 +38,7 @@ import numpy as np
 
 from onepass import linalg, validation
 from onepass.errors import LabelError, NotFittedError, NumericalError, ParameterError
+from onepass.learners.discriminant_axes import DiscriminantAxes
 from onepass.learners.estimator import Classifier, Clusterer, Layout
 from onepass.learners.prototype_tree import Axes, LevelRules, PrototypeTree, TreeMatches
 from onepass.learners.prototypes import PCA_MODES, Prototypes, checked_rules, compares_rows
@@ -293,13 +294,16 @@ class BaseARTIPCA:
         n = validation.whole(self.levels, "levels", who, low=1)
         validation.in_range(n, "levels", who, high=_MAX_LEVELS)
         n = self.levels_ if hasattr(self, "pca_mode_") else n
-        mode = getattr(self, "pca_mode_", self.pca)
+        mode, projection = getattr(self, "pca_mode_", self.pca), self.projection
+        if self.children_:  # that of the existing nodes
+            leaf = next(iter(self._tree.leaves()))[1]
+            projection = "lda" if isinstance(leaf.axes, DiscriminantAxes) else "pca"
         c = self._n_classes if c is None else c
         each = (self._by_level(name, n) for name in ("n_components", "vigilance", "max_prototypes"))
         for i, (components, vigilance, limit) in enumerate(zip(*each, strict=True)):
             k = checked_components(components, who)
             rules = checked_rules(vigilance, self.similarity, self.step, limit, who)
-            labelled = self.projection == "lda" and i == n - 1  # upper levels have no labels
+            labelled = projection == "lda" and i == n - 1  # upper levels have no labels
             shrinkage = self.shrinkage if labelled else None
             given.append(LevelRules(rules, mode, shrinkage, k, self.block, c, who))
         return given

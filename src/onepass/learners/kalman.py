@@ -12,8 +12,8 @@ exponential forgetting. The least-squares estimate and its covariance are the Ka
     w ← w + K e,   P ← P − K S Kᵀ                            row                            (4)
 
 in the square-root form P = Σ_j D_j u_j u_jᵀ with u_j = (u_1j, …, 1, 0, …), which stays positive
-semidefinite: (4) by Bierman's update, (2) by adding outer products [2]; in NumPy, (2) is a
-Gram-Schmidt factorization. The outputs share P. The first row is preceded by (2) too.
+semidefinite: (4) by Bierman's update, (2) by Thornton's, a Gram-Schmidt factorization [2]. The
+outputs share P. The first row is preceded by (2) too.
 
 If the noise r is estimated, Q and the prior covariance are given in units of r ([3], 4.5), so
 that P / r does not depend on it, and r is the mean of the normalised innovations,
@@ -53,6 +53,7 @@ PROCESS_NOISES = (0.0, *(16.0**k for k in range(-4, 3)))
 """The process noises of the experts, relative to the noise."""
 
 _LARGEST = 1e100  # of variances that grow because of forgetting
+_SCALARS = (str, int, float, np.generic, type(None))
 _SKIPPED = 20.0  # rows that hardly determine the weights of the experts
 
 
@@ -60,6 +61,7 @@ class _Dynamics(NamedTuple):
     """Movement and noise of the weights, from the parameters."""
 
     F: Floats | None
+    """The transposed transition."""
     discount: float
     q: Floats
     """The diagonal of Q for each expert, (K, p)."""
@@ -70,41 +72,39 @@ class _Dynamics(NamedTuple):
 
     def moved(self, w: Floats) -> Floats:
         """Weights (…, p) after a step of time."""
-        return w if self.F is None else w @ self.F.T
+        return w if self.F is None else w @ self.F
 
     def variance(self, expert: int, factor: Floats, Z: Floats) -> Floats:
         """The variance of the outputs of rows (n, p) after a step of time, without noise."""
         U, D = _parts(factor)
-        V = (Z if self.F is None else Z @ self.F) @ U.T
+        V = (Z if self.F is None else Z @ self.F.T) @ U.T
         variance: Floats = V**2 @ D / self.discount + Z**2 @ self.q[expert]
         return variance if self.G is None else variance + ((Z @ self.G.T) ** 2).sum(axis=1)
 
     def learn(
-        self, expert: int, W: Floats, factor: Floats, Z: Floats, Y: Floats, r: Floats
-    ) -> tuple[Floats, Floats, bool]:
-        """Learn rows, W (c, p) and factor (p, p) in place; return predictions and S of (3).
+        self, W: Floats, factors: Floats, squares: Floats, Z: Floats, Y: Floats, r: Floats
+    ) -> tuple[Floats, bool]:
+        """Learn rows: W (K, c, p), factors (K, p, p) and sums of (5) squares (K, c) in place.
 
-        A row whose first target is NaN has no targets; its S is NaN. The last value is whether
-        all others are finite.
+        Returns predictions (K, n, c), and whether all numbers are finite. A row whose first target
+        is NaN has no targets.
         """
-        predictions, S = np.empty(Y.shape), np.empty(len(Y))
-        if native.loops is None:
-            self._learn(expert, W, factor, Z, Y, r, predictions, S)
-            good = linalg.finite(W, factor, predictions, S[~np.isnan(Y[:, 0])])
-        else:
-            good = native.loops.kalman(
-                len(Z), len(factor), len(W), self.discount, Z, Y, r, self.q[expert], self.G,
-                None if self.F is None else np.ascontiguousarray(self.F.T), W, factor, predictions,
-                S,
+        predictions = np.empty((len(W), *Y.shape))
+        if native.loops is not None:
+            good: bool = native.loops.kalman(
+                len(W), *Z.shape, Y.shape[1], self.discount, Z, Y, r, self.q, self.G, self.F, W,
+                factors, squares, predictions,
             )  # fmt: skip
-        return predictions, S, good
+            return predictions, good
+        for k, q in enumerate(self.q):
+            self._learn(q, W[k], factors[k], squares[k], Z, Y, r, predictions[k])
+        return predictions, linalg.finite(W, factors, squares, predictions)
 
     def _learn(
-        self, expert: int, W: Floats, factor: Floats, Z: Floats, Y: Floats, r: Floats,
-        predictions: Floats, S: Floats,
+        self, q: Floats, W: Floats, factor: Floats, squares: Floats, Z: Floats, Y: Floats,
+        r: Floats, predictions: Floats,
     ) -> None:  # fmt: skip
-        """Learn rows in NumPy."""
-        q = self.q[expert]
+        """Learn rows with one process noise in NumPy."""
         added = [np.diag(np.sqrt(q))] if q.any() else []
         added += [] if self.G is None else [self.G]
         for i, z in enumerate(Z):
@@ -115,7 +115,7 @@ class _Dynamics(NamedTuple):
             if added or self.F is not None:
                 U, D = _parts(factor)
                 factor[...] = _factored(np.vstack([self.moved(np.sqrt(D)[:, None] * U), *added]))
-            predictions[i], S[i] = W @ z, np.nan
+            predictions[i] = W @ z
             if np.isnan(Y[i, 0]):
                 continue
             U, D = _parts(factor)
@@ -125,8 +125,9 @@ class _Dynamics(NamedTuple):
             b = np.cumsum(v[:, None] * U, axis=0)
             U[1:] -= (f[1:] / sums[1:-1])[:, None] * b[:-1]  # (4)
             factor[...] = np.tril(U, -1) + np.diag(D * (sums[:-1] / sums[1:]))
-            S[i] = sums[-1]
-            W += np.outer((Y[i] - predictions[i]) / S[i], b[-1])
+            errors = Y[i] - predictions[i]
+            squares += errors**2 / sums[-1]
+            W += np.outer(errors / sums[-1], b[-1])
 
 
 def _parts(factor: Floats) -> tuple[Floats, Floats]:
@@ -254,12 +255,9 @@ class KalmanRegressor(Regressor):
 
     def _dynamics(self, p: int) -> _Dynamics:
         """Validate the parameters, for p weights."""
-        values: tuple[Any, Any, Any, Any]
-        values = self.process_noise, self.noise, self.forgetting, self.missing
-        if self.transition is None and all(isinstance(v, (str, int, float)) for v in values):
-            dynamics: _Dynamics = _plain_dynamics(*values, p, type(self).__name__)
-        else:
-            dynamics = _dynamics(*values, p, type(self).__name__, F=self.transition)
+        values = self.process_noise, self.noise, self.forgetting, self.missing, self.transition
+        quick = (v if isinstance(v, _SCALARS) else _Array(v) for v in values)
+        dynamics: _Dynamics = _dynamics(*quick, p, type(self).__name__)
         W = getattr(self, "parameters_", None)
         if self._started and W is not None and W.shape[::2] != dynamics.q.shape:
             raise ParameterError(
@@ -301,10 +299,11 @@ class KalmanRegressor(Regressor):
 
     def _rows(self, X: Floats) -> Floats:
         """Rows with the feature of the intercept, (n, p)."""
-        X = X.astype(np.float64, copy=False)
-        if self.fit_intercept:
-            X = np.column_stack((np.ones(len(X)), X))
-        return np.ascontiguousarray(X)
+        if not self.fit_intercept:
+            return np.ascontiguousarray(X, dtype=np.float64)
+        Z = np.ones((len(X), X.shape[1] + 1))
+        Z[:, 1:] = X
+        return Z
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
         del class_mask
@@ -317,21 +316,21 @@ class KalmanRegressor(Regressor):
             mixtures = tuple(_output(mixtures[0], k) for k in range(c)) if mixtures else ()
         factors, groups = factors.copy(), factors.shape[1]
         each = np.empty((len(W), *Y.shape))  # the predictions of the experts
-        S = np.empty(each.shape)
+        squares = self.squares_.copy()
         with np.errstate(all="ignore"):
             r = np.minimum(dynamics.noise / (np.ones(len(Z)) if s is None else s), 1e300)
-            for k, one in np.ndindex(len(W), groups):
+            for one in range(groups):
                 at = slice(None) if groups == 1 else slice(one, one + 1)
+                w, total = np.ascontiguousarray(W[:, at]), np.ascontiguousarray(squares[:, at])
+                factor = np.ascontiguousarray(factors[:, one])
                 y = np.ascontiguousarray(Y[:, at], dtype=np.float64)
-                each[k][:, at], variance, finite = dynamics.learn(
-                    k, W[k, at], factors[k, one], Z, y, r
-                )
-                S[k][:, at], good = variance[:, None], good and finite
-            squares = np.where(gaps, 0.0, (Y - each) ** 2 / S).sum(axis=1) + self.squares_
+                each[:, :, at], finite = dynamics.learn(w, factor, total, Z, y, r)
+                W[:, at], squares[:, at], factors[:, one] = w, total, factor
+                good = good and finite
             predictions: Floats = each[0]
             if mixtures:
                 predictions, mixtures = _mixed(mixtures, each, Y, s)
-        if not (good and linalg.finite(squares, predictions)):
+        if not (good and linalg.finite(predictions)):
             raise self._overflow(Z, Y)
         self.parameters_, self.factors_, self.mixtures_ = W, factors, mixtures
         self.squares_, self.counts_ = squares, self.counts_ + (~gaps).sum(axis=0)
@@ -371,23 +370,22 @@ class KalmanRegressor(Regressor):
         row: Any = x
         target: Any = y
         own = self.__dict__
-        loops = native.loops is not None
         plain = isinstance(target, float) and sample_weight == 1 and time is None
-        plain = plain and own.get("target_ndim_") == 1 and loops
-        plain = plain and not self.mixtures_ and type(row) is np.ndarray and row.ndim == 1
+        plain = plain and own.get("target_ndim_") == 1 and native.loops is not None
+        plain = plain and type(row) is np.ndarray and row.ndim == 1 and math.isfinite(target)
         if not plain or not validation.is_matrix(row[None], self.n_features_in_):
             return super().learn_one(x, y, sample_weight, time=time)
-        if not math.isfinite(target):  # refused or missing
-            return super().learn_one(x, y, sample_weight, time=time)
         Z, Y = self._rows(row[None]), np.array([[target]])
-        W, factor, dynamics = self.parameters_.copy(), self.factors_.copy(), self._dynamics(Z.size)
+        W, factors, squares = self.parameters_.copy(), self.factors_.copy(), self.squares_.copy()
+        dynamics, mixtures = self._dynamics(Z.size), self.mixtures_
         r = np.array([dynamics.noise])
-        predictions, S, good = dynamics.learn(0, W[0], factor[0, 0], Z, Y, r)
-        square = (float(Y[0, 0]) - float(predictions[0, 0])) ** 2 / float(S[0]) if good else np.inf
-        if not square < np.inf:
+        predictions, good = dynamics.learn(W, factors[:, 0], squares, Z, Y, r)
+        if not good:
             raise self._overflow(Z, Y)
+        if mixtures:
+            mixtures = (mixtures[0].mixed(Y - predictions, Y, None)[1],)
         own.update(
-            parameters_=W, factors_=factor, squares_=self.squares_ + square,
+            parameters_=W, factors_=factors, squares_=squares, mixtures_=mixtures,
             counts_=self.counts_ + 1.0, rows_seen_=self.rows_seen_ + 1,
         )  # fmt: skip
         return self
@@ -584,8 +582,33 @@ class KalmanRegressor(Regressor):
         return self._with_prior(row).predict(row[None])[0]
 
 
+class _Array:
+    """An array among the arguments of a cached function, with a quick hash."""
+
+    def __init__(self, given: Any) -> None:
+        try:
+            array = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            array = np.array(np.nan)
+        self.given, self.shape, self.bytes = given, array.shape, array.tobytes()
+
+    def __hash__(self) -> int:
+        return hash(self.bytes[:64])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Array) and (self.shape, self.bytes) == (other.shape, other.bytes)
+
+    def __array__(self, *options: object, **more: object) -> Array:
+        del options, more
+        return np.frombuffer(self.bytes).reshape(self.shape)
+
+    def __repr__(self) -> str:
+        return repr(self.given)
+
+
+@lru_cache(maxsize=32, typed=True)
 def _dynamics(
-    process_noise: Any, noise: Any, forgetting: Any, missing: Any, p: int, who: str, F: Any = None
+    process_noise: Any, noise: Any, forgetting: Any, missing: Any, F: Any, p: int, who: str
 ) -> _Dynamics:
     """Validate parameters, for p weights."""
     if missing not in {"error", "advance"}:
@@ -595,16 +618,13 @@ def _dynamics(
         )
     discount = validation.in_range(forgetting, "forgetting", who, above=0.0, high=1.0)
     r = 1.0 if _is_auto(noise) else validation.in_range(noise, "noise", who, above=0.0)
-    F = None if F is None else _finite(F, "transition", {(p, p)}, who)
+    F = None if F is None else np.ascontiguousarray(_finite(F, "transition", {(p, p)}, who).T)
     if _is_auto(process_noise):
         return _Dynamics(F, discount, r * np.outer(PROCESS_NOISES, np.ones(p)), None, r)
     given = _covariance(process_noise, "process_noise", p, who)
     if given.ndim == 2:
         return _Dynamics(F, discount, np.zeros((1, p)), _root(given), r)
     return _Dynamics(F, discount, given[None], None, r)
-
-
-_plain_dynamics: Any = lru_cache(maxsize=64, typed=True)(_dynamics)
 
 
 def _is_auto(value: object) -> bool:

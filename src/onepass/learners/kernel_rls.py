@@ -356,6 +356,8 @@ class KernelRLS(Compiled):
     forgetting: float
     tolerance: float
     gamma_: float
+    kernel_: tuple[str, float, float]
+    """Name, degree and constant of the kernel; the name of a function is empty."""
     posterior_: Any = StateAttribute()
     inconsistent_rows_: int
 
@@ -393,6 +395,8 @@ class KernelRLS(Compiled):
     def _start(self, d: int, c: int) -> None:
         where = type(self).__name__
         self._limits()
+        name = "" if callable(self.kernel) else self.kernel
+        self.kernel_ = (name, float(self.degree), float(self.coef0))
         self.gamma_ = 1.0 / d
         if self.gamma is not None:
             self.gamma_ = validation.in_range(self.gamma, "gamma", where, above=0.0)
@@ -420,11 +424,18 @@ class KernelRLS(Compiled):
 
     def _kernel(self, X: Floats, Y: Floats) -> Floats:
         """Kernel (n, m) between rows."""
+        name, degree, coef0 = self.kernel_
+        if not (name or callable(self.kernel)):
+            raise ParameterError(
+                f"{type(self).__name__}: `kernel` must stay a function, as when learning started, "
+                f"got {self.kernel!r}. Call fit to start again."
+            )
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            if callable(self.kernel):
-                K = np.asarray(self.kernel(X, Y), dtype=np.float64) if len(Y) else X[:, :0]
+            if not name:
+                function: Any = self.kernel
+                K = np.asarray(function(X, Y), dtype=np.float64) if len(Y) else X[:, :0]
             else:
-                K = _KERNELS[self.kernel](X, Y, self.gamma_, self.degree, self.coef0)
+                K = _KERNELS[name](X, Y, self.gamma_, degree, coef0)
         bad = K.shape != (len(X), len(Y)) or not linalg.finite(K)
         if bad or (Y is X and not linalg.magnitude(K) < _LARGEST):
             raise NumericalError(
@@ -495,7 +506,8 @@ class KernelRLS(Compiled):
     def _compiled_state(self, posterior: KernelPosterior) -> Any:
         """The state of :mod:`onepass.native`; None if it is not supported."""
         (noise, forgetting, *limits), loops = self._limits(), native.loops
-        number = _COMPILED.get(self.kernel) if isinstance(self.kernel, str) else None
+        name, *constants = self.kernel_
+        number = _COMPILED.get(name)
         if loops is None or number is None or noise == 0.0 or forgetting < 1.0:
             return None
         posterior = posterior.in_form(dense=False)
@@ -504,7 +516,7 @@ class KernelRLS(Compiled):
             return None
         arrays = (posterior.points.T, posterior.L, posterior.mean.T, posterior.spread.T)
         return loops.Kernel(
-            number, self.gamma_, self.degree, self.coef0, noise, *limits,
+            number, self.gamma_, *constants, noise, *limits,
             (d, posterior.mean.shape[1]), self._row_format(), m, k, posterior.pruned,
             len(posterior.inverse) == m, posterior.mass,
             (*map(np.ascontiguousarray, arrays), posterior.inverse, posterior.squares),
@@ -654,10 +666,11 @@ class KernelRLS(Compiled):
         With P = Σ p_i w_i w_iᵀ, the rows are w_iᵀu, of target w_iᵀμ / (1 − p_i) and noise
         p_i / (1 − p_i).
         """
-        if self.gamma_ != other.gamma_:
+        kernel, another = (self.gamma_, *self.kernel_), (other.gamma_, *other.kernel_)
+        if kernel != another:
             raise MergeError(
-                f"{type(self).__name__}.merge: `gamma_` must be the same in both, {self.gamma_:g} "
-                f"as in the first, got {other.gamma_:g}. Train both with the same `gamma`."
+                f"{type(self).__name__}.merge: `gamma_` and `kernel_` must be the same in both, "
+                f"{kernel} as in the first, got {another}. Train both with the same parameters."
             )
         if layout.d > self.n_features_in_:
             self._widen(layout.d)

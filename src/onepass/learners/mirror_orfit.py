@@ -164,6 +164,8 @@ class MirrorORFitRegressor(Regressor):
     0.0
     """
 
+    potential_: tuple[float, float]
+    """Power and scale of the potential of the dual weights."""
     duals_: Floats
     """Dual weights z (p, c)."""
     directions_: Floats
@@ -186,6 +188,8 @@ class MirrorORFitRegressor(Regressor):
         self.initial_coef: Any = initial_coef
 
     def _chosen(self) -> _Potential:
+        if hasattr(self, "potential_"):
+            return _Potential(*self.potential_)
         who = type(self).__name__
         if isinstance(self.potential, str):
             if self.potential != "entropy":
@@ -209,12 +213,20 @@ class MirrorORFitRegressor(Regressor):
         self._limit()
         w = np.zeros((d + first, c))
         w[first:] = initial_weights(self.initial_coef, d, c, type(self).__name__)
-        self.duals_, self.directions_ = self._chosen().dual(w), np.zeros((d + first, 0))
-        self.inconsistent_rows_ = 0
+        chosen = self._chosen()
+        self.duals_, self.directions_ = chosen.dual(w), np.zeros((d + first, 0))
+        self.potential_, self.inconsistent_rows_ = (chosen.power, chosen.scale), 0
 
     def _rows(self, X: Floats) -> Floats:
         X = X.astype(np.float64, copy=False)
-        return np.column_stack((np.ones(len(X)), X)) if self.fit_intercept else X
+        Z = np.column_stack((np.ones(len(X)), X)) if self.fit_intercept else X
+        if Z.shape[1] != len(self.duals_):
+            raise ParameterError(
+                f"{type(self).__name__}: `fit_intercept` must stay as it was when learning "
+                f"started, with {len(self.duals_)} weights, got {self.fit_intercept!r}. Call fit "
+                "to start again."
+            )
+        return Z
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
         del class_mask

@@ -60,9 +60,9 @@ class Layout(NamedTuple):
 class Learner(BaseEstimator, ABC):  # type: ignore[misc]
     """Base class of all learners.
 
-    Parameters that determine the initial state (a ridge, a memory, initial weights) are read when
-    learning starts: if they are set later, they apply from the next ``fit``. All other parameters
-    apply from the next row.
+    Parameters that determine the initial state (a ridge, a memory, initial weights) or what the
+    state means (a kernel, a potential) are read when learning starts: if they are set later, they
+    apply from the next ``fit``. All other parameters apply from the next row.
     """
 
     _merge_parameters: ClassVar[tuple[str, ...]] = ()

@@ -31,7 +31,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import linalg
+from onepass import linalg, native
 from onepass.linalg.centering import Centering
 from onepass.memory.floor import Floor
 from onepass.memory.forgetting.exponential import Bounded, Learned, LeastSquaresState, NewRows
@@ -133,6 +133,14 @@ class AutoState:
             The weights of the rows.
         """
         weights, squares, count = self.weights, self.squares, self.count
+        if native.loops is not None:
+            k, c = weights.shape
+            numbers, mixed = np.concatenate((weights.ravel(), squares, (count,))), np.empty(Y.shape)
+            errors, Y = (np.ascontiguousarray(a, dtype=np.float64) for a in (errors, Y))
+            native.loops.mix(k, len(Y), c, self.indicators, Y, s, errors, numbers, mixed)
+            weights, squares = numbers[: k * c].reshape(k, c), numbers[k * c : -1]
+            after = AutoState(self.parts, weights, squares, float(numbers[-1]), self.indicators)
+            return mixed, after
         limited = Y - np.clip(Y - errors, 0.0, 1.0) if self.indicators else errors
         losses = limited**2 if s is None else limited**2 * s[:, None]
         least = ROUNDING * (Y**2 if s is None else Y**2 * s[:, None])
