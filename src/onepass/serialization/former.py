@@ -79,7 +79,13 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
 
 The entries of ``""`` apply to all classes."""
 
-ADDED: dict[str, str] = {"freeze_after": "None"}
+ADDED: dict[str, str] = {
+    "device": "None",
+    "freeze_after": "None",
+    "levels": "1",
+    "projection": "'pca'",
+    "shrinkage": "'oas'",
+}
 """Constructor arguments that were added -> the value without them, as text, in settings of runs."""
 
 DEFAULTS: dict[str, float] = {"prior": 0.0}
