@@ -144,12 +144,10 @@ class PrototypeTree:
         """
         level, last = levels[0], len(levels) == 1
         node, places, n = self, np.flatnonzero(s), len(X)
-        whole, incremental = len(places) == n, self.axes is not None and self.mode == "incremental"
         own, ends = labels if last else np.zeros_like(labels), [n]
-        learned: Any = slice(n) if whole else places
         if self.axes is not None and len(places) and self._joins:
-            node = node.with_axes(node.updated_axes("joined", (X, s, labels), learned, level))
-        elif self.axes is not None and len(places) and incremental:
+            node = node.with_axes(node.updated_axes("joined", (X, s, labels), places, level))
+        elif self.axes is not None and len(places) and self.mode == "incremental":
             ends = [int(places[k - 1]) + 1 for k in self.axes.checkpoints(len(places))]
             ends[-1] = n
         matches = np.full((n, 3), -1)
@@ -158,13 +156,12 @@ class PrototypeTree:
             store, matches[rows] = match_and_update(
                 node.store, level.rules, X[rows], node.project(X[rows]), own[rows], s[rows]
             )
-            learned = rows if whole else places[(begin <= places) & (places < end)]
-            before = axes = node.axes
-            if axes is not None and incremental and (whole or len(learned)):
+            node = replace(node, store=store)
+            learned = places[(begin <= places) & (places < end)]
+            if node.axes is not None and self.mode == "incremental" and len(learned):
                 axes = node.updated_axes("taken", (X, s, labels), learned, level)
-            node = PrototypeTree(axes, node.mode, store, node.children)
-            if before is not None and axes is not None and axes.view is not before.view:
-                node = node.with_axes(axes)
+                same = axes.view is node.axes.view
+                node = replace(node, axes=axes) if same else node.with_axes(axes)
         found = TreeMatches(matches[:, 0], matches[:, 1:2], matches[:, 2:])
         return (node, found) if last else node.learn_children(levels, X, labels, s, found)
 
@@ -285,10 +282,10 @@ class PrototypeTree:
         return self.mode == "task" or (self.mode == "static" and new)
 
     def updated_axes(
-        self, verb: str, rows: tuple[Array, ...], learned: Array | slice, level: LevelRules
+        self, verb: str, rows: tuple[Array, ...], learned: Array, level: LevelRules
     ) -> Axes:
         """The axes after those of the rows X, s, labels; raise an error if they are not finite."""
-        X, s, labels = (part[learned] for part in rows)
+        X, s, labels = rows if len(learned) == len(rows[0]) else (part[learned] for part in rows)
         given = (X, s, labels) if isinstance(self.axes, DiscriminantAxes) else (X, s)
         axes: Axes | None
         try:
