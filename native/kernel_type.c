@@ -117,7 +117,7 @@ WITHIN void solve_transposed(const Object *s, double *restrict v, double *restri
     }
 }
 
-/* The features q and scores of a row; returns 0 if Python must handle it. */
+/* Compute the features q and the scores of a row; returns 0 if Python must handle it. */
 EVERY_MACHINE static int prepare(Object *s, const double *x)
 {
     const ptrdiff_t d = s->d, m = s->m;

@@ -166,7 +166,7 @@ def test_states_of_kernels_with_other_sizes_are_refused() -> None:
 
     def kernel(sizes: Any, m: int, k: int, parts: Any) -> Any:
         constants = (0, 1.0, 3.0, 1.0, 0.1, 0.1, np.inf)
-        return loops.Kernel(*constants, sizes, names, m, k, 0, True, 1.0, tuple(parts))
+        return loops.Kernel(*constants, sizes, names, m, k, 0, 1, 1.0, tuple(parts))
 
     good = (zeros(d, m), np.eye(m), zeros(1, m), zeros(k, m), np.ones(m), zeros(1))
     assert kernel((d, 1), m, k, good).predict_one(zeros(d)) == 0.0
