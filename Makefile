@@ -99,7 +99,7 @@ sanitize: $(VENV)/.ready-to-test  ## run the tests of the compiled loops with AS
 	LD_PRELOAD='$(PRELOADED)' ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 		PYTHONPATH=$(abspath $(SANITIZED)/lib) $(BIN)/python -m pytest -q -p no:cacheprovider \
 		tests/native $(wildcard tests/learners/test_rls*.py tests/learners/test_sgd*.py) \
-		tests/learners/test_compiled_state.py
+		tests/learners/test_compiled_state.py tests/learners/test_kalman.py
 
 # Engines whose dependencies conflict with those of other extras, each in an environment of its own.
 SEPARATE := $(VENV)-engines $(VENV)-flower

@@ -241,7 +241,7 @@ if importlib.util.find_spec("krls"):
 
 def speed() -> Iterator[str]:
     """Yield rows of the table of speeds."""
-    yield "| data | rows | way | dictionary | ms per row | onepass, blocks, is quicker by |"
+    yield "| data | rows | way | dictionary | ms per row | relative to onepass, blocks |"
     yield "| --- | --: | --- | --: | --: | --: |"
     for name, tolerance, n in (("arm", 0.01, 2000), ("kin40k", 0.3, 2000), ("kin40k", 0.1, 3000)):
         X, y = rows(name, n)

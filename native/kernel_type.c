@@ -117,7 +117,7 @@ WITHIN void solve_transposed(const Object *s, double *restrict v, double *restri
     }
 }
 
-/* The features q and scores of a row; returns 0 if Python must handle it. */
+/* Compute the features q and the scores of a row; returns 0 if Python must handle it. */
 EVERY_MACHINE static int prepare(Object *s, const double *x)
 {
     const ptrdiff_t d = s->d, m = s->m;
@@ -159,8 +159,9 @@ WITHIN double *completed(const Object *s, ptrdiff_t j)
 {
     double *restrict column = s->S + j * s->room;
     const double *restrict G = s->G, by = s->late * s->F[j];
-    for (ptrdiff_t i = 0; i < s->m; i++)
-        column[i] -= by * G[i];
+    if (s->late != 0.0) /* F may be infinite after a refused row */
+        for (ptrdiff_t i = 0; i < s->m; i++)
+            column[i] -= by * G[i];
     return column;
 }
 
@@ -436,7 +437,7 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
                           &a.given[5]))
         goto failed;
     if (s->d < 1 || s->c < 1 || s->m < 0 || s->m > MAX_ROOM || s->k < s->m || s->k > 2 * MAX_ROOM ||
-        numbers_in(s->d, MAX_ROOM) < 0 || numbers_in(s->c, MAX_ROOM) < 0) {
+        numbers_in(s->d, 2 * MAX_ROOM) < 0 || numbers_in(s->c, 2 * MAX_ROOM) < 0) {
         PyErr_SetString(PyExc_ValueError, "Kernel: a size is out of range");
         goto failed;
     }

@@ -98,8 +98,8 @@ PyObject *mixed(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "nnnpOOOOO:mix", &count, &n, &c, &indicators, &a.given[0],
                           &a.given[1], &a.given[2], &a.given[3], &a.given[4]))
         return NULL;
-    if (count < 1 || count > EXPERTS || c < 1)
-        return PyErr_Format(PyExc_ValueError, "expected 1 to %d experts and outputs", EXPERTS);
+    if (count < 1 || count > EXPERTS || c < 1 || numbers_in(count + 2, c) < 0)
+        return PyErr_Format(PyExc_ValueError, "expected outputs and 1 to %d experts", EXPERTS);
     const Py_ssize_t outputs = numbers_in(n, c);
     const Py_ssize_t sizes[] = {outputs, n, numbers_in(count, outputs), (count + 1) * c + 1,
                                 outputs};

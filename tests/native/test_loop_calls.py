@@ -68,6 +68,10 @@ def test_sizes_that_overflow_are_refused() -> None:
             "correct",
             (-1, 3, 1, 1.0, zeros(3), zeros(1), zeros(1), None, zeros(1, 3), zeros(1), zeros(1)),
         ),
+        ("mix", (1, 0, 1 << 62, 0, zeros(0), None, zeros(0), zeros(1), zeros(0))),
+        ("mix", (17, 0, 1, 0, zeros(0), None, zeros(0), zeros(19), zeros(0))),
+        ("mix", (1, -1, 1, 0, zeros(1), None, zeros(1), zeros(3), zeros(1))),
+        ("kalman", (1, 1, HUGE, 1, 1.0, *[zeros(0)] * 4, None, None, *[zeros(0)] * 4)),
     ]
     for name, call in calls:
         with pytest.raises(ValueError, match="expected"):
@@ -154,6 +158,35 @@ def test_packed_states_of_other_sizes_are_refused() -> None:
     loop.fitted_packed(1, good[3], zeros(3), zeros(3), zeros(1))
     with pytest.raises(ValueError, match="expected"):
         loop.fitted_packed(2, good[3], zeros(3), zeros(3), zeros(1))
+
+
+def test_states_of_kernels_with_other_sizes_are_refused() -> None:
+    d, m, k = 2, 3, 4
+    names = (np.ndarray, frozenset(), None, np.float64, None, None)
+
+    def kernel(sizes: Any, m: int, k: int, parts: Any) -> Any:
+        constants = (0, 1.0, 3.0, 1.0, 0.1, 0.1, np.inf)
+        return loops.Kernel(*constants, sizes, names, m, k, 0, 1, 1.0, tuple(parts))
+
+    good = (zeros(d, m), np.eye(m), zeros(1, m), zeros(k, m), np.ones(m), zeros(1))
+    assert kernel((d, 1), m, k, good).predict_one(zeros(d)) == 0.0
+    for i in range(len(good)):
+        with pytest.raises(ValueError, match="expected"):
+            kernel((d, 1), m, k, (*good[:i], zeros(1, 1, 2), *good[i + 1 :]))
+    for sizes, rows, columns in (
+        ((0, 1), m, k), ((1 << 60, 1), m, k), ((d, 1 << 60), m, k), ((d, 1), -1, k),
+        ((d, 1), HUGE, HUGE), ((d, 1), m, m - 1), ((d, 1), m, HUGE),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="a size is out of range"):
+            kernel(sizes, rows, columns, good)
+    loop = kernel((d, 1), m, k, good)
+    for x, y, errors in (
+        (zeros(1), zeros(1), zeros(1)), (zeros(d), zeros(2), zeros(1)), (zeros(d), zeros(1), None),
+    ):  # fmt: skip
+        with pytest.raises((TypeError, ValueError)):
+            loop.learn(x, y, 1.0, errors)
+    with pytest.raises(BufferError):
+        loop.learn(zeros(d), zeros(1), 1.0, bytes(8))
 
 
 @pytest.mark.parametrize("level", [0.0, 2.0])

@@ -295,7 +295,7 @@ class BaseARTIPCA:
         validation.in_range(n, "levels", who, high=_MAX_LEVELS)
         n = self.levels_ if hasattr(self, "pca_mode_") else n
         mode, projection = getattr(self, "pca_mode_", self.pca), self.projection
-        if self.children_:  # that of the existing nodes
+        if self.children_:  # as in the nodes that exist
             leaf = next(iter(self._tree.leaves()))[1]
             projection = "lda" if isinstance(leaf.axes, DiscriminantAxes) else "pca"
         c = self._n_classes if c is None else c

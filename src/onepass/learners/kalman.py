@@ -53,7 +53,7 @@ PROCESS_NOISES = (0.0, *(16.0**k for k in range(-4, 3)))
 """The process noises of the experts, relative to the noise."""
 
 _LARGEST = 1e100  # of variances that grow because of forgetting
-_SCALARS = (str, int, float, np.generic, type(None))
+_SCALARS = (str, int, float, np.generic, type(None))  # hashed by value
 _SKIPPED = 20.0  # rows that hardly determine the weights of the experts
 
 
@@ -84,7 +84,7 @@ class _Dynamics(NamedTuple):
     def learn(
         self, W: Floats, factors: Floats, squares: Floats, Z: Floats, Y: Floats, r: Floats
     ) -> tuple[Floats, bool]:
-        """Learn rows: W (K, c, p), factors (K, p, p) and sums of (5) squares (K, c) in place.
+        """Update W (K, c, p), factors (K, p, p) and the sums of squares (K, c) of (5) in place.
 
         Returns predictions (K, n, c), and whether all numbers are finite. A row whose first target
         is NaN has no targets.

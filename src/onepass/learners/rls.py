@@ -516,9 +516,9 @@ class RLSRegressor(LeastSquares, Regressor):
     device : str, optional
         Device of PyTorch on which blocks are learned, such as ``"cuda"``, for thousands of
         features (extra ``torch``). The state remains there between blocks, in float64. It requires
-        forgetting 1.0 or ``op.forgetting.Exponential(factor)``. Rows that it cannot represent
-        accurately, such as those before ridge 0 is determined, are learned in NumPy, as are all
-        rows with None.
+        forgetting 1.0 or ``op.forgetting.Exponential(factor)``. Rows that the device cannot add
+        accurately, such as the first ones with ridge 0, are learned in NumPy. None learns all rows
+        in NumPy or compiled code.
 
     Attributes
     ----------

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.utils import get_tags
 
 import onepass as op
@@ -114,6 +115,15 @@ def test_block_boundaries_and_single_rows_do_not_matter() -> None:
         np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-7)
         np.testing.assert_allclose(model.predict(X[:9]), whole.predict(X[:9]), rtol=1e-7)
         np.testing.assert_allclose(model.predict_one(X[0]), whole.predict(X[:1])[0])
+
+
+@pytest.mark.parametrize("model", [op.RLSRegressor(forgetting="auto"), op.KalmanRegressor()])
+def test_memory_layout_of_the_weights_does_not_matter(model: Any) -> None:
+    X, y = drifting(n=60)
+    s = np.random.default_rng(0).uniform(0.5, 2.0, size=(60, 2))
+    found = clone(model).test_then_train(X, y, sample_weight=s[:, 0])
+    expected = clone(model).test_then_train(X, y, sample_weight=s[:, 0].copy())
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("speed", [0.0, 0.01, 0.1])

@@ -136,8 +136,10 @@ class AutoState:
         if native.loops is not None:
             k, c = weights.shape
             numbers, mixed = np.concatenate((weights.ravel(), squares, (count,))), np.empty(Y.shape)
-            errors, Y = (np.ascontiguousarray(a, dtype=np.float64) for a in (errors, Y))
-            native.loops.mix(k, len(Y), c, self.indicators, Y, s, errors, numbers, mixed)
+            given = (
+                None if a is None else np.ascontiguousarray(a, np.float64) for a in (Y, s, errors)
+            )
+            native.loops.mix(k, len(Y), c, self.indicators, *given, numbers, mixed)
             weights, squares = numbers[: k * c].reshape(k, c), numbers[k * c : -1]
             after = AutoState(self.parts, weights, squares, float(numbers[-1]), self.indicators)
             return mixed, after
