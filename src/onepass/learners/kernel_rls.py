@@ -61,8 +61,9 @@ from scipy.spatial.distance import cdist
 
 from onepass import linalg, native, validation
 from onepass.errors import MergeError, NumericalError, ParameterError
+from onepass.learners.compiled import Compiled
 from onepass.learners.estimator import Classifier, Layout, Regressor
-from onepass.learners.linear import Compiled, check_fitted
+from onepass.learners.linear import check_fitted
 from onepass.serialization.state import StateAttribute
 from onepass.types import Array, Floats
 from onepass.validation.table import TableLike
@@ -340,9 +341,6 @@ class KernelRLS(Compiled):
 
     _merge_parameters: ClassVar[tuple[str, ...]] = (
         "kernel",
-        "gamma",
-        "degree",
-        "coef0",
         "noise",
         "forgetting",
     )

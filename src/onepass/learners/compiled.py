@@ -1,0 +1,189 @@
+"""Learners whose state is a compiled object while single rows are learned.
+
+Where the compiled loops of :mod:`onepass.native` support it, a compiled object is the state: it
+learns and predicts a single row in one call. ``weights_``, ``rows_seen_`` and other learned
+attributes are then copied from it when they are read.
+"""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from onepass.serialization.state import RowCounter, copied_attributes, counters, not_fitted
+from onepass.types import ArrayLike, RowLike, TimeLike
+
+__all__ = ["Compiled"]
+
+_PLAIN = "biufU"  # kinds of labels that the compiled state compares as NumPy does
+_LABELS = (str, int, float, np.generic)
+_SCALARS = frozenset(np.dtype(code).type for code in "efbBhHiIlLqQ")
+
+
+class Compiled:
+    """Mixin for learners whose state may be in a compiled object of :mod:`onepass.native`.
+
+    It precedes :class:`~onepass.learners.estimator.Regressor` or
+    :class:`~onepass.learners.estimator.Classifier` in the bases of a class.
+    """
+
+    rows_seen_: Any = RowCounter()
+    calibration_: Any  # of classifiers
+    n_features_in_: int
+    target_ndim_: int
+    _rollback_on_error: Callable[[], Any]
+
+    _compiled: Any = None  # the state, while the learned attributes are not in the instance
+
+    def learn_one(
+        self,
+        x: RowLike,
+        y: ArrayLike | None,
+        sample_weight: float = 1.0,
+        *,
+        time: TimeLike | None = None,
+    ) -> Self:
+        """Learn one row.
+
+        Parameters
+        ----------
+        x : array-like of shape (d,), or dict of named features
+        y : float, array-like of shape (c,) or label
+            Target.
+        sample_weight : float, default=1.0
+        time : number or date, optional
+            As in ``fit``.
+
+        Returns
+        -------
+        self
+        """
+        compiled = self._compiled
+        if compiled is not None and (
+            compiled.learn_one(x, y, sample_weight)
+            if time is None
+            else self._learn_at_time(compiled, x, y, sample_weight, time)
+        ):
+            return self
+        with self._rollback_on_error():
+            super().learn_one(x, y, sample_weight, time=time)  # type: ignore[misc]
+            if sample_weight:
+                self._compile()
+        return self
+
+    def _learn_at_time(
+        self, compiled: Any, x: RowLike, y: ArrayLike | None, weight: float, time: TimeLike
+    ) -> bool:
+        """Learn a row in the compiled state; return False if it must be validated first."""
+        del compiled, x, y, weight, time
+        return False
+
+    def predict_one(self, x: RowLike) -> Any:
+        """Predict the target of one row, from the initial weights if no row was learned."""
+        compiled = self._compiled
+        prediction = None if compiled is None else compiled.predict_one(x)
+        return super().predict_one(x) if prediction is None else prediction  # type: ignore[misc]
+
+    def frozen_copy(self) -> Any:
+        """Return a copy for prediction that later learning does not change."""
+        frozen = object.__new__(type(self))
+        frozen.__dict__ = self._without(self.__dict__, self._compiled, self._for_prediction)
+        return frozen
+
+    def _row_format(self) -> tuple[Any, ...] | None:
+        """How compiled states read rows and targets; None if Python must read them."""
+        names = getattr(self, "feature_names_in_", None)
+        rows = (np.ndarray, _SCALARS, None if names is None else tuple(map(str, names)))
+        classes = getattr(self, "classes_", None)
+        if classes is None:
+            return (*rows, np.float64 if self.target_ndim_ == 1 else np.empty, None, None)
+        labels = tuple(classes)
+        plain = len(labels) > 1 and classes.dtype.kind in _PLAIN
+        if not plain or not all(isinstance(label, _LABELS) for label in labels):
+            return None  # labels of other types may define their own comparison
+        return (*rows, None, labels, {label: i for i, label in enumerate(classes.tolist())})
+
+    def _compile(self) -> None:
+        """Compile the state after a row, if that is supported."""
+
+    def _read_all(self, compiled: Any) -> dict[str, Any]:
+        """Copies of the learned attributes in a compiled state."""
+        raise NotImplementedError
+
+    def _set_compiled(self, compiled: Any) -> None:
+        """Replace the learned attributes by a compiled state, in one assignment."""
+        copied = copied_attributes(self)
+        own = {name: value for name, value in self.__dict__.items() if name not in copied}
+        for name, counted in counters(self).items():
+            own[name] = getattr(self, name) - getattr(compiled, counted)
+        if getattr(self, "_calibrated", False):
+            own["calibration_"] = self.calibration_
+            compiled.calibration = self.rows_seen_, *own["calibration_"].tolist()
+        self.__dict__ = own | {"_compiled": compiled}
+
+    def _decompile(self) -> None:
+        """Move the learned attributes from the compiled state to the instance."""
+        if self._compiled is not None:
+            self.__dict__ = self._without(self.__dict__, self._compiled, self._read_all)
+
+    def _without(
+        self, own: Mapping[str, Any], compiled: Any, read: Callable[[Any], Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Attributes of the instance, with copies in place of its compiled state."""
+        values = {name: value for name, value in own.items() if name != "_compiled"}
+        if compiled is None:
+            return values
+        if compiled.calibration:
+            values["calibration_"] = np.array(compiled.calibration[1:])
+        counts: dict[str, int] = {}
+        copies: Mapping[str, Any] = {}
+        while counts != (counts := self._counted(compiled)):  # another thread may learn meanwhile
+            copies = read(compiled)
+        return {**values, **{name: values[name] + n for name, n in counts.items()}, **copies}
+
+    def _counted(self, compiled: Any) -> dict[str, int]:
+        """The counts of a compiled state, by counter."""
+        return {name: getattr(compiled, counted) for name, counted in counters(self).items()}
+
+    def _read(self, compiled: Any, name: str) -> Any:
+        """A copy of a learned attribute in a compiled state."""
+        return self._read_all(compiled)[name]
+
+    def _for_prediction(self, compiled: Any) -> dict[str, Any]:
+        """Copies of the learned attributes that predictions need."""
+        return self._read_all(compiled)
+
+    def _exported(self, compiled: Any) -> dict[str, Any]:
+        """The learned attributes for files, from which learning continues bit for bit."""
+        return self._read_all(compiled)
+
+    def _missing(self, name: str) -> AttributeError:
+        """The error for a learned attribute that does not exist."""
+        if "rows_seen_" not in self.__dict__:
+            return not_fitted(self, name)
+        return AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if self._compiled is not None and not hasattr(type(self), name):
+            self._decompile()  # a parameter or the format of rows applies from the next row
+        super().__setattr__(name, value)
+
+    def __copy__(self) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__ = dict(self.__dict__)
+        if self._compiled is not None:
+            twin.__dict__["_compiled"] = self._compiled.copy()
+        return twin
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        twin = object.__new__(type(self))
+        memo[id(self)] = twin
+        twin.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return twin
+
+    def __getstate__(self) -> Any:
+        own: Any = super().__getstate__()
+        compiled = own.get("_compiled")
+        snapshot = None if compiled is None else compiled.snapshot()
+        return self._without(own, snapshot, self._exported)
