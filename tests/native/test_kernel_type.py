@@ -72,6 +72,24 @@ def test_compiled_rows_equal_numpy(kernel: str, limits: dict[str, Any], c: int) 
         np.testing.assert_allclose(one, two, rtol=0, atol=1e-8)
 
 
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+@pytest.mark.parametrize("d", [3, 40])
+def test_rows_far_away_do_not_change_other_distances(kernel: str, d: int) -> None:
+    X, y = stream(d=d)
+    X[::50] *= 1e12  # also the first row of the dictionary
+
+    def learned() -> tuple[Any, ...]:
+        model = learner(kernel, budget=12, tolerance=0.02)
+        predictions = [
+            (model.predict_one(x), model.learn_one(x, t))[0] for x, t in zip(X, y, strict=True)
+        ]
+        return predictions, model.predict(X), model.predict(X, return_std=True)[1]
+
+    ours, plain = both(learned)
+    for one, two in zip(ours, plain, strict=True):
+        np.testing.assert_allclose(one, two, rtol=0, atol=1e-8)
+
+
 def test_compiled_rows_of_classes_equal_numpy() -> None:
     X, y = stream()
     labels = np.where(y > 0.3, "b", "a").tolist()

@@ -77,6 +77,7 @@ _FLOOR = 1e-12  # smallest novelty, relative to k(x, x), above rounding errors
 _NEVER = 1e200  # noise of a row that is not fitted
 _LARGEST = 1e100  # kernel values and targets up to this bound have finite squares
 _NARROW = 32  # features up to which distances are computed one by one, without cancellation
+_FAR = 1e6  # as are those of rows that are far away: γ times squared distances from the first row
 
 
 class _Update(NamedTuple):
@@ -304,14 +305,14 @@ def _rotated(M: Floats, v: Floats, i: int) -> Floats:
     return np.concatenate((M[:i], turned))
 
 
-def _squared_distances(X: Floats, Y: Floats) -> Floats:
-    """Squared Euclidean distances (n, m) of rows."""
-    if X.shape[1] <= _NARROW or not len(Y):
-        return np.asarray(cdist(X, Y, "sqeuclidean"))
-    X, Y = X - Y[0], Y - Y[0]
-    squares = np.einsum("ij,ij->i", X, X)[:, None] + np.einsum("ij,ij->i", Y, Y)
-    distances: Floats = np.maximum(squares - 2.0 * (X @ Y.T), 0.0)
-    return distances
+def _squared_distances(X: Floats, Y: Floats, gamma: float) -> Floats:
+    """Squared Euclidean distances (n, m) of rows, to errors far below 1 / gamma."""
+    if X.shape[1] > _NARROW and len(Y):
+        A, B = X - Y[0], Y - Y[0]
+        squares = np.einsum("ij,ij->i", A, A)[:, None] + np.einsum("ij,ij->i", B, B)
+        if gamma * squares.max(initial=0.0) < _FAR:
+            return np.asarray(np.maximum(squares - 2.0 * (A @ B.T), 0.0))
+    return np.asarray(cdist(X, Y, "sqeuclidean"))
 
 
 def _cosines(X: Floats, Y: Floats) -> Floats:
@@ -325,7 +326,7 @@ def _cosines(X: Floats, Y: Floats) -> Floats:
 
 
 _KERNELS: dict[str, Callable[[Floats, Floats, float, float, float], Floats]] = {
-    "rbf": lambda X, Y, gamma, *_: np.exp(-gamma * _squared_distances(X, Y)),
+    "rbf": lambda X, Y, gamma, *_: np.exp(-gamma * _squared_distances(X, Y, gamma)),
     "laplacian": lambda X, Y, gamma, *_: np.exp(-gamma * cdist(X, Y, "cityblock")),
     "polynomial": lambda X, Y, gamma, degree, coef0: (gamma * (X @ Y.T) + coef0) ** degree,
     "linear": lambda X, Y, *_: X @ Y.T,
