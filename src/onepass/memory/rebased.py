@@ -26,8 +26,10 @@ because x̃ is then a combination of the past rows with coefficients of this nor
 turned into the row, with the least change of the past rows, so that directions which were first
 excited hardly more than by rounding become accurate as soon as a row excites them. E bounds the
 errors of each direction, which is closer than (6) if the weights of the rows differ much; it alone
-decides if φ > 0. F bounds the errors of W. With an intercept the first column of x is 1, and the
-others are relative to a reference row.
+decides if φ > 0. F bounds the errors of W. If φ > 0, errors are added as independent ones, by
+their squares: upper bounds, each computed from those of the directions before, would grow
+exponentially with q, and count what rows say about new directions as rounding. With an intercept
+the first column of x is 1, and the others are relative to a reference row.
 
 Cost: O(p q) per row and O(p q) memory for q directions, while the base is diagonal; O(p²) after a
 rebase, which is O(p³).
@@ -50,6 +52,7 @@ GAP = 2.0**-24
 """If the past fades by less than this factor, it becomes the base of a span before the next row."""
 
 _EPS = float(np.finfo(np.float64).eps)
+_TINY = float(np.finfo(np.float64).tiny)
 _SURE = 16.0  # times the first-order error bound: larger numbers are not rounding errors
 _SHARP = 1e-9  # smallest safe ratio of a diagonal entry of T to a coordinate of a new row
 _NEVER = 1e60  # scale of never excited directions relative to forgotten ones
@@ -304,13 +307,13 @@ class Rebased:
         W, F = self._dense()
         rest, inverse = _complement(self.Q), linalg.solve_upper(self.T, np.eye(q))
         there = W @ (self.Q @ inverse)
-        aW, aQ, aR = np.abs(W), np.abs(self.Q), np.abs(rest)
-        G = _EPS * aW + F
+        G = _EPS * np.abs(W) + F
         E = self.E
         if self.phi == 0.0:
             E = np.minimum(E, np.outer(self.S, linalg.norms(inverse.T)))
-        errors = (G @ aQ + aW @ E) @ np.abs(inverse)
-        open_, more = W @ rest, G @ aR + (aW @ aQ) @ (E.T @ aR)
+        add, open_ = self._errors, W @ rest
+        errors = add(add(G, self.Q) + add(W, E), inverse)
+        more = add(G, rest) + add(add(W, self.Q), add(E.T, rest))
         errors, more = (  # in units of the features, for features of small scale
             np.minimum(each, _TRUSTED * _EPS * np.abs(M * sizes).max(axis=0, initial=0.0) / sizes)
             for each, M in ((errors, there), (more, open_))
@@ -458,9 +461,10 @@ class Rebased:
         past = _SURE * self.errors_in_span(C)
         if len(aQ) <= _SMALL:
             off = np.abs(np.eye(len(aQ)) - self.Q @ self.Q.T)
-            bound, past = own @ off, past @ off
+            bound, past = own @ off, self._errors(past, off)
         else:
-            bound, past = own + own @ aQ @ aQ.T, past + past @ aQ @ aQ.T
+            along = self._errors(self._errors(past, aQ), aQ.T)
+            bound, past = own + own @ aQ @ aQ.T, past + along
         bound += floor
         past += bound
         rest = np.where(np.abs(rest) <= (bound if self.phi == 0.0 else past), 0.0, rest)
@@ -476,10 +480,19 @@ class Rebased:
 
     def errors_in_span(self, C: Floats) -> Floats:
         """Rounding errors (n, p) of rows in the span with coordinates C: (6)."""
+        errors = self._errors(C, self.E.T)
         if self.phi > 0.0:
-            return np.abs(C) @ self.E.T
+            return errors
         combined = np.outer(linalg.norms(linalg.whitened(C, self.T).T), self.S)
-        return np.minimum(combined, np.abs(C) @ self.E.T)
+        return np.minimum(combined, errors)
+
+    def _errors(self, A: Floats, B: Floats) -> Floats:
+        """Errors of A B, where A or B are errors: independent ones if phi > 0, else a bound."""
+        A, B = np.abs(A), np.abs(B)
+        if self.phi == 0.0:
+            return np.asarray(A @ B)
+        a, b = A.max(axis=1, initial=_TINY, keepdims=True), B.max(axis=0, initial=_TINY)
+        return np.asarray(np.sqrt((A / a) ** 2 @ (B / b) ** 2) * a * b)
 
     def split_off(self, rest: Floats) -> tuple[Floats, Floats]:
         """Coordinates in the span, and the part outside."""

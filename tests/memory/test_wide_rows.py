@@ -1,0 +1,34 @@
+"""More features than rows that fading leaves: learned rows stay fitted, as in a recursion by QR."""
+
+import numpy as np
+import pytest
+
+import onepass as op
+
+
+def _by_qr(X: np.ndarray, y: np.ndarray, ridge: float, factor: float) -> np.ndarray:
+    """Coefficients of R ← qr([√λ R; x]), one row after the other."""
+    d = X.shape[1]
+    R = np.sqrt(ridge) * np.eye(d, d + 1)
+    for x, target in zip(X, y, strict=True):
+        R = np.linalg.qr(np.vstack((np.sqrt(factor) * R, np.append(x, target))), mode="r")[:d]
+    return np.linalg.solve(R[:, :d], R[:, d])
+
+
+@pytest.mark.parametrize(("factor", "d"), [(0.9, 150), (0.8, 80), (0.95, 280)])
+@pytest.mark.parametrize("ridge", [1e-6, 1.0])
+@pytest.mark.parametrize("share", [0.66, 0.98])
+@pytest.mark.parametrize("block", [1, 1000])
+def test_faded_rows_that_leave_directions_open_are_fitted_as_by_qr(
+    factor: float, d: int, ridge: float, share: float, block: int
+) -> None:
+    rng, n = np.random.default_rng(0), int(share * d)
+    X, y = rng.normal(size=(n, d)), rng.normal(size=n)
+    learner = op.RLSRegressor(ridge, op.forgetting.Exponential(factor), fit_intercept=False)
+    for i in range(0, n, block):
+        learner.partial_fit(X[i : i + block], y[i : i + block])
+    root = np.sqrt(factor ** np.arange(n)[::-1])
+    ours, naive = (
+        np.linalg.norm(root * (X @ w - y)) for w in (learner.coef_, _by_qr(X, y, ridge, factor))
+    )
+    assert ours < 100.0 * naive + 1e-9
