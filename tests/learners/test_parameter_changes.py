@@ -146,7 +146,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("given", CHANGES, ids=lambda each: type(each.model).__name__)
-def test_parameters_of_the_state_are_kept_or_refused_until_fit(
+def test_parameters_of_the_state_do_not_change_predictions_until_fit(
     given: Change, tmp_path: Any
 ) -> None:
     """What was learned is never read as if it had been learned with other parameters."""
