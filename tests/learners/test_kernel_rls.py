@@ -196,3 +196,18 @@ def test_learners_of_different_widths_are_not_merged() -> None:
     (X, y), (Z, v) = rows(5), rows(5, d=4)
     with pytest.raises(MergeError):
         op.KernelRLSRegressor().fit(X, y).merge(op.KernelRLSRegressor().fit(Z, v))
+
+
+@pytest.mark.parametrize("rows", [1, 20])
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_a_smaller_budget_applies_from_the_next_row(rows: int, noise: float) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    y = np.sin(X).sum(axis=1)
+    model = op.KernelRLSRegressor(gamma=0.5, noise=noise, budget=50).fit(X[:60], y[:60])
+    model.set_params(budget=10)
+    assert model.rank_ == 50
+    for i in range(60, 80, rows):
+        model.partial_fit(X[i : i + rows], y[i : i + rows])
+        assert model.rank_ == 10
+    assert np.isfinite(model.predict(X)).all()

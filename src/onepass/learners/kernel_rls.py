@@ -286,6 +286,14 @@ class KernelPosterior:
         )
         return after, _rotated(Q, v, i)
 
+    def within(self, budget: float) -> "KernelPosterior":
+        """Drop rows of the smallest change of f until at most ``budget`` remain."""
+        now = self
+        while len(now.points) > budget:
+            now = now.with_inverse()
+            now, _ = now.without(int(np.argmin(now.changes())), np.zeros((len(now.points), 0)))
+        return now
+
 
 def _triangle(S: Floats, noise: Floats) -> Floats:
     """The Cholesky factor of S + diag(noise), to rounding errors of S."""
@@ -483,6 +491,8 @@ class KernelRLS(Compiled):
         """
         noise, *_, budget = self._limits()
         inconsistent = i = 0
+        if state is None:
+            posterior = posterior.within(budget)
         while i < len(X):
             if state is None and (len(X) == 1 or len(posterior.points) >= budget):
                 state = self._compiled_state(posterior)
@@ -511,7 +521,7 @@ class KernelRLS(Compiled):
             return None
         posterior = posterior.in_form(dense=False)
         (m, k), (_, d) = posterior.spread.shape, posterior.points.shape
-        if m > _MAX_COMPILED or k > 2 * _MAX_COMPILED:
+        if m > min(_MAX_COMPILED, limits[-1]) or k > 2 * _MAX_COMPILED:
             return None
         arrays = (posterior.points.T, posterior.L, posterior.mean.T, posterior.spread.T)
         return loops.Kernel(
@@ -700,10 +710,7 @@ class KernelRLS(Compiled):
         if not linalg.finite(mine.mean, mine.spread, squares):
             raise self._too_large(Y)
         mine = replace(mine, squares=squares, mass=mass)
-        while len(mine.points) > budget:
-            mine = mine.with_inverse()
-            mine, _ = mine.without(int(np.argmin(mine.changes())), np.zeros((len(mine.points), 0)))
-        self.posterior_ = mine
+        self.posterior_ = mine.within(budget)
         self.inconsistent_rows_ += other.inconsistent_rows_
 
 
