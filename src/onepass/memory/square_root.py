@@ -257,13 +257,32 @@ class Triangle:
         """Number of leading rows that the triangle can absorb without losing earlier information.
 
         A row is too large if its rounding errors would outweigh the earlier rows in some weight; it
-        is absorbed by a span instead.
+        is absorbed by a span instead. A large row at the beginning is calm on its own if each
+        rotation leaves a row that is as small as the part of the triangle that it replaces.
         """
         reach = np.abs(np.diagonal(self.R)) / self._sharpness(fading=fading)
         sizes = np.abs(A) * scale[:, None]
         if (sizes.max(axis=0, initial=0.0) <= reach).all():
             return len(A)
-        return int(np.argmax((sizes > reach).any(axis=1)))
+        calm = int(np.argmax((sizes > reach).any(axis=1)))
+        return calm or int(self._replaces(A[0] * scale[0]))
+
+    def _replaces(self, a: Floats) -> bool:
+        """Whether rotations reduce a row, column by column, as fast as the diagonal decreases.
+
+        With v = R⁻ᵀ a, the rotations up to column k divide the row, and its rounding errors of
+        about ε (|a| + √(v²ᵀ R²)), by √(1 + v₁² + … + v_k²), where v_k of rounding size count as 0.
+        Multiples of earlier rows are not reduced. A row that is large compared with whole columns
+        of R is not examined.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            if (_SHARP * np.abs(a) > linalg.norms(self.R)).any():
+                return False
+            v, depth = linalg.whitened(a[None], self.R)[0], np.abs(np.diagonal(self.R))
+            errors = np.abs(a) + np.sqrt(v**2 @ self.R**2)
+            sure = np.where(np.abs(v) * depth > _SHARP * errors, v, 0.0)
+            reduced = np.sqrt(1.0 + np.cumsum(sure**2))
+            return bool(np.isfinite(errors).all() and (_SHARP * errors <= depth * reduced).all())
 
     def _sharpness(self, *, fading: bool) -> Floats:
         """Smallest safe ratio of each diagonal entry to the size of a row, (p,)."""
