@@ -799,6 +799,8 @@ def _floats(thing: Any) -> Iterator[Any]:
             yield from _floats(part)
     elif isinstance(thing, dict):
         yield from _floats(list(thing.values()))
+    elif hasattr(thing, "learn_one"):
+        yield from _floats(thing.__getstate__())
     elif hasattr(thing, "__dict__"):
         yield from _floats(vars(thing))
     elif hasattr(thing, "__dataclass_fields__"):
