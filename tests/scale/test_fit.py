@@ -109,22 +109,6 @@ def test_same_bits_with_processes(shards: str) -> None:
     _same_bits(shards, "local", 2)
 
 
-def test_same_bits_with_threads(shards: str) -> None:
-    _same_bits(shards, "threads", 3)
-
-
-def test_error_in_a_thread_is_raised(shards: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def call(item: Any) -> None:
-        raise OSError(f"no space left for shard {item.index}")
-
-    def engine(_: Any, items: Any, workers: Any) -> Any:
-        return ENGINES["threads"](call, items, workers)
-
-    monkeypatch.setitem(ENGINES, "full disk", engine)
-    with pytest.raises(OSError, match="no space left"):
-        _fit(shards, engine="full disk", workers=2)
-
-
 def test_same_bits_with_dask(shards: str) -> None:
     distributed = pytest.importorskip("distributed")
     with distributed.Client(
@@ -271,14 +255,14 @@ def test_categories_that_cannot_be_merged_name_the_shards(tmp_path: Path) -> Non
     for i in range(4):
         (tmp_path / f"{i}.csv").write_text(f"by,y\nA{i},1\nB{i},2\nA{i},1\n")
     model = op.Pipeline(Encode(max_categories=3), op.RLSRegressor(prior=1.0))
-    with pytest.raises(MergeError, match=r"from .*0\.csv on and from .*1\.csv on"):
+    with pytest.raises(MergeError, match=r"0\.csv and of the next from .*1\.csv"):
         op.scale.fit(model, f"{tmp_path}/*.csv", target="y")
 
 
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"engine": "spork"}, "`engine` must be one of local, threads"),
+        ({"engine": "spork"}, "`engine` must be one of local, ray"),
         ({"workers": 0}, "`workers` must be >= 1"),
         ({"on_bad_shard": "no"}, "`on_bad_shard`"),
         ({"on_progress": 3}, "`on_progress`"),

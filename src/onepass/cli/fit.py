@@ -40,7 +40,7 @@ def fit(
     files_as: Files = Files(),  # noqa: B008  it is frozen
     missing: Literal["impute", "skip", "error"] = "impute",
     settings: Settings = (),
-    engine: Literal["local", "threads", "ray", "dask", "spark", "beam"] = "local",
+    engine: Literal["local", "ray", "dask", "spark", "beam"] = "local",
     workers: Count | None = None,
     workdir: Path | None = None,
     on_bad_shard: Literal["error", "skip"] = "error",
@@ -85,7 +85,7 @@ def fit(
     settings
         Parameter of a model or feature, such as rls__ridge=10.
     engine
-        What runs the shards: local (default), threads, ray, dask, spark or beam.
+        What runs the shards: local (default), ray, dask, spark or beam.
     workers
         Number of shards learned at a time; local: 1 by default.
     workdir

@@ -1,4 +1,4 @@
-"""Engines that run one function for each shard: processes, threads, Ray, Dask, Spark and Beam.
+"""Engines that run one function for each shard: this machine, Ray, Dask, Spark and Beam.
 
 An engine is a function ``run(function, items, workers)`` that yields the items as their calls end,
 in any order. Each call writes its result to a file, so that engines cannot differ in results.
@@ -9,12 +9,9 @@ engine.
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from itertools import islice
 from typing import Any, TypeAlias
-
-from joblib import cpu_count
 
 from onepass.errors import ProcessError, import_extra
 from onepass.parallel import run_parallel
@@ -42,18 +39,6 @@ def _local(function: Call, items: Sequence[Any], workers: int | None) -> Generat
             ended.update(list(left)[:workers])  # those that were running
             if max(ended.values()) > 1:
                 raise
-
-
-def _threads(function: Call, items: Sequence[Any], workers: int | None) -> Generator[Any]:
-    """Run in threads of this process, which start at once and import nothing."""
-    pool = ThreadPoolExecutor(workers or cpu_count())
-    try:
-        calls = {pool.submit(function, item): item for item in items}
-        for call in as_completed(calls):
-            call.result()
-            yield calls[call]
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _ray(function: Call, items: Sequence[Any], workers: int | None) -> Generator[Any]:
@@ -142,7 +127,5 @@ def _beam(function: Call, items: Sequence[Any], workers: int | None) -> Generato
     yield from items
 
 
-ENGINES = {
-    "local": _local, "threads": _threads, "ray": _ray, "dask": _dask, "spark": _spark, "beam": _beam
-}  # fmt: skip
+ENGINES = {"local": _local, "ray": _ray, "dask": _dask, "spark": _spark, "beam": _beam}
 """Name -> engine."""

@@ -120,15 +120,15 @@ def fit(
         read in natural order, lists in the given order.
     target : str or list of str
         The target column, or a list of them.
-    engine : {"local", "threads", "ray", "dask", "spark", "beam"}
-        What runs the shards: processes of this machine (default), threads of this process, or the
-        Ray, Dask or Spark cluster to which this process is connected, otherwise a new one on this
-        machine. Ray also connects to a cluster that ``ray.init`` finds. Beam uses its default
-        options. Each worker must be able to read the shards and to write to ``workdir``.
+    engine : {"local", "ray", "dask", "spark", "beam"}
+        What runs the shards: processes of this machine (default), or the Ray, Dask or Spark cluster
+        to which this process is connected, otherwise a new one on this machine. Ray also connects
+        to a cluster that ``ray.init`` finds. Beam uses its default options. Each worker must be
+        able to read the shards and to write to ``workdir``.
     workers : int, optional
         Number of shards that are learned at a time, each with one thread. By default 1 for
-        ``"local"``, without further processes; otherwise as many as the machine or cluster can run.
-        It has no effect on a Dask cluster or Spark session that exists.
+        ``"local"``, without further processes; otherwise as many as the cluster can run. It has no
+        effect on a Dask cluster or Spark session that exists.
     workdir : path, optional
         Folder of the summaries, one file per shard, which all workers share. If it has valid
         summaries of a former run, their shards are not learned again, unless they have changed. By
@@ -265,10 +265,10 @@ class _Run:
         try:
             return one.merge(two)
         except MergeError as error:
-            left, right = (self._shards[j << level] for j in (i & ~1, i | 1))
+            left, right = (self._shards[(j) << level] for j in (i & ~1, i | 1))
             raise MergeError(
-                f"{_WHERE}: the models of the shards from {left} on and from {right} on must be "
-                f"mergeable, got: {error}"
+                f"{_WHERE}: the models of {2**level} shard(s) from {left} and of the next from "
+                f"{right} must be mergeable, got: {error}"
             ) from error
 
     def report(self, merging: str, *, reused: int) -> FitReport:
