@@ -24,25 +24,25 @@ __all__ = ["Cost", "Machine", "cost"]
 class Machine(NamedTuple):
     """Seconds that one core needs; the defaults are fitted to runs on two cores of a server."""
 
-    row: float = 7.73e-09
+    row: float = 3.23e-08
     """A row of least squares, without its numbers."""
-    value: float = 3.06e-08
+    value: float = 2.72e-08
     """Reading a number from a Parquet file, and passing it to a learner."""
-    flop: float = 6.84e-11
+    flop: float = 4.03e-11
     """An operation of a QR of blocks."""
-    merge: float = 5.75e-10
+    merge: float = 9.6e-11
     """A merge of two triangles, divided by p³."""
-    step: float = 9.63e-05
+    step: float = 7.75e-05
     """A step of ORFit, without its directions."""
-    direction: float = 1.29e-09
+    direction: float = 8.79e-10
     """A step of ORFit, divided by the numbers in its basis, p · m."""
-    rotation: float = 3.08e-08
+    rotation: float = 3.07e-08
     """The eigendecompositions of ORFit for each step, divided by m²."""
-    exchange: float = 9.32e-05
+    exchange: float = 9.87e-05
     """One of the two phases in which machines add up a few numbers, for each level."""
-    message: float = 0.0222
+    message: float = 0.0232
     """Sending a summary, without its content."""
-    byte: float = 2.84e-09
+    byte: float = 7.18e-08
     """A byte of a summary: writing, sending and reading it."""
 
 
