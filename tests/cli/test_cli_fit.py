@@ -1,5 +1,7 @@
 """The command ``fit``."""
 
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +45,26 @@ def test_fit_leaves_out_a_bad_file(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main([*call, "--on-bad-shard", "skip"]) == 0
     assert "1 of 3 shards were left out" in capsys.readouterr().err
     assert op.load(saved).learner_.rows_seen_ == 122
+
+
+@pytest.mark.parametrize(("folder", "words"), [(None, "no model was saved"), ("w", "continues")])
+def test_an_interrupted_fit_says_how_it_continues(
+    folder: str | None,
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(op.scale, "fit", interrupted)
+    saved = tmp_path / "m.onepass"
+    call = ["fit", write_shards(tmp_path / "shards", 2), "--target", "y", "--save", str(saved)]
+    with pytest.raises(SystemExit, match="130"):
+        main([*call, *(["--workdir", str(tmp_path / folder)] if folder else [])])
+    assert words in capsys.readouterr().err.replace("\n", " ")
+    assert not saved.exists()
 
 
 @pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning")

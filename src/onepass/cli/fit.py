@@ -142,8 +142,12 @@ def fit(
                     on_progress=notify, **options,
                 )  # fmt: skip
         except KeyboardInterrupt:
-            if workdir is not None:
-                print_message("Interrupted. The same command continues with the other shards.")
+            print_message(
+                "Interrupted; no model was saved. With --workdir, a fit continues where it ended."
+                if workdir is None
+                else "Interrupted. The same command continues with the other shards.",
+                quiet=quiet,
+            )
             if code() == INTERRUPTED:
                 raise
             return code()
