@@ -65,7 +65,7 @@ def _ray(function: Call, items: Sequence[Any], workers: int | None) -> Generator
         except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError) as error:
             raise ProcessError(
                 f"{_WHERE}: the process of shard {running[done]} must not end early, got: {error}. "
-                "Check whether memory is short. The shards learned so far are kept in `workdir`."
+                "Check whether memory is short. The shards learned so far remain in `workdir`."
             ) from error
         finally:
             for one in running:
@@ -90,7 +90,7 @@ def _dask(function: Call, items: Sequence[Any], workers: int | None) -> Generato
         except distributed.KilledWorker as error:
             raise ProcessError(
                 f"{_WHERE}: the workers of Dask must not end early, got: {error}. Check whether "
-                "memory is short. The shards learned so far are kept in `workdir`."
+                "memory is short. The shards learned so far remain in `workdir`."
             ) from error
         finally:
             client.cancel(list(futures))
