@@ -20,13 +20,13 @@ BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 MISSING = $(if $(shell command -v redis-server 2>/dev/null),,redis-server) \
 	$(if $(strip $(foreach each,$(BROWSERS),$(shell command -v $(each) 2>/dev/null))),,chromium)
 
-.PHONY: help run test test-all programs pytest check format sanitize engines bench bench-compare peers clean
+.PHONY: help run test test-all programs pytest check format sanitize core-test core-test-aarch64 engines bench bench-compare peers clean
 
 help:  ## print this list
 	@awk -F ':.*## +' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The environment is updated when the package definition changes.
-INSTALLED := pyproject.toml setup.py $(wildcard native/*)
+INSTALLED := pyproject.toml setup.py $(wildcard native/*/*)
 
 $(VENV)/.ready: $(INSTALLED)
 	@echo "Creating the environment in $(VENV); this takes about a minute."
@@ -83,6 +83,28 @@ $(PEERS): $(INSTALLED)
 	$(VENV)-peers/bin/python -m pip install $(QUIETLY) '$(TORCH)'
 	$(VENV)-peers/bin/python -m pip install $(QUIETLY) --editable '.[all]' --group peers
 	@touch $@
+
+# The core of the compiled loops as a library without Python, and its tests. Other targets: CORE_CC
+# is the compiler, and CORE_RUN starts the test, such as an emulator.
+CORE := build/core
+CORE_CC ?= $(CC)
+CORE_AR ?= $(AR)
+core-test:  ## build the core of the compiled loops without Python, and run its tests
+	mkdir -p $(CORE)
+	cd $(CORE) && $(CORE_CC) -std=gnu11 -O3 -fno-math-errno -fno-trapping-math -Wall -Wextra -Wno-psabi \
+		-c $(abspath $(wildcard native/core/*.c))
+	$(CORE_AR) rcs $(CORE)/libonepass.a $(patsubst native/core/%.c,$(CORE)/%.o,$(wildcard native/core/*.c))
+	$(CORE_CC) -std=gnu11 -O2 -Wall -Wextra -Wno-psabi -Inative/core $(CORE_FLAGS) -o $(CORE)/test \
+		tests/native/core_test.c $(CORE)/libonepass.a -lm
+	$(CORE_RUN) $(CORE)/test
+
+# Debian packages: gcc-aarch64-linux-gnu, qemu-user
+core-test-aarch64: CORE := build/core-aarch64
+core-test-aarch64: CORE_CC := aarch64-linux-gnu-gcc
+core-test-aarch64: CORE_AR := aarch64-linux-gnu-ar
+core-test-aarch64: CORE_FLAGS := -static
+core-test-aarch64: CORE_RUN := qemu-aarch64
+core-test-aarch64: core-test  ## the same for 64-bit ARM, in an emulator
 
 # The compiled loops with checks of memory accesses (ASan) and undefined behaviour (UBSan). These
 # libraries must be loaded before Python, and libstdc++ before they intercept its exceptions.

@@ -16,8 +16,8 @@ FREE = sysconfig.get_config_var("Py_GIL_DISABLED")  # free-threaded build
 
 loops = Extension(
     "onepass._compiled",
-    sources=[str(path) for path in sorted(NATIVE.glob("*.c"))],
-    depends=[str(path) for path in sorted(NATIVE.glob("*.h"))],
+    sources=[str(path) for path in sorted(NATIVE.glob("*/*.c"))],
+    depends=[str(path) for path in sorted(NATIVE.glob("*/*.h"))],
     define_macros=[("Py_GIL_DISABLED", "1") if FREE else ("Py_LIMITED_API", "0x030B0000")],
     # the code uses comparisons and square roots, but neither errno nor floating-point traps
     extra_compile_args=[

@@ -97,6 +97,7 @@ __all__ = [
     "TaskWarning",
     "TypeMismatchError",
     "UnauthorizedError",
+    "WindupWarning",
     "WorseThanTrivialWarning",
     "did_you_mean",
     "first_unencodable",
@@ -318,6 +319,10 @@ class RowsRefusedWarning(UserWarning):
 
 class TaskWarning(UserWarning):
     """A learner ignores ``after_task``, or is likely to forget classes that it learned earlier."""
+
+
+class WindupWarning(UserWarning):
+    """Plain forgetting has lost the information about a coefficient."""
 
 
 class WorseThanTrivialWarning(UserWarning):

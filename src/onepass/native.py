@@ -1,6 +1,6 @@
 """The compiled loops over rows, if they are installed; otherwise NumPy is used.
 
-The installation builds them if a C compiler is available. Without them, or if
+The installation builds them if GCC 12, Clang, or a later version is available. Without them, or if
 ``ONEPASS_COMPILED=0`` is set, the same mathematics runs on NumPy; tests check that both give the
 same numbers. Array arguments must be C-contiguous float64 arrays of the stated sizes; other arrays
 raise an error.
@@ -15,7 +15,7 @@ from onepass.errors import NotCompiledWarning
 
 __all__ = ["loops", "status"]
 
-_VERSION = 8  # of the functions below, as in native/module.c; other versions are not used
+_VERSION = 9  # of the functions below, as in native/python/module.c; other versions are not used
 
 
 def _load() -> tuple[ModuleType | None, str]:
@@ -44,51 +44,38 @@ status: str
 loops, status = _load()
 """The module of compiled loops, or None; and ``"compiled"``, or ``"NumPy (reason)"``.
 
-``Rows(d, c, free, factor, level, period, format)`` is recursive least squares with d features and c
-outputs, with or without an intercept. Before each row the weight of the past is multiplied by
-``factor``; if this is 0, ``learn`` and ``learn_one`` take the half-lives between rows as their last
-argument. If ``level`` is above 0, the information about each weight is raised every ``period``
-rows to that of ``level`` rows. ``format`` is None, or a tuple (array, scalars, names, number,
-labels, places) for single rows: a row is an instance of the type ``array``, a list or tuple of
-numbers, or a dict with the keys ``names``; numbers are Python's or of the types ``scalars``.
+The functions of least squares change a *vector* of float64, the state described in
+``native/core/least_squares.h`` and :mod:`onepass.memory.vector`, or read it; they store nothing.
+
+``ls_learn(vector, n, X, Y, weights, fades, leaving, errors, release)`` learns rows X (n, d), Y
+(n, c) one after the other and writes their errors (n, c) just before; it returns whether the vector
+is finite. ``weights`` (n,), ``fades`` (n,), log2 of the factor by which the past fades before each
+row, and ``leaving`` (n,), the number of rows that leave the window after each row, may be None.
+``release`` is whether the GIL is released meanwhile.
+``ls_learn_keys(vectors, keys, n, codes, X, Y, weights, errors)`` learns rows in vectors of one
+size, the rows of an array: row i in vector ``codes[i]``, or not if that is negative.
+``ls_fitted(vectors, keys, weights, centre, offset)`` writes weights (keys, c, d), centres (keys, d)
+and offsets (keys, c): a prediction is w (x - centre) + offset. ``ls_rotate(vector, n, rows,
+weights)`` adds rows [a b] (n, stride), not centred, of any weights; it returns whether the vector
+is finite.
+``mix(k, n, c, indicators, Y, weights, each, numbers, errors)`` writes the errors (n, c) of a
+mixture of up to 16 experts with errors ``each`` (k, n, c), and updates its ``numbers``: the weights
+(k, c), the squares (c) and their number of :mod:`onepass.memory.forgetting.auto`. ``indicators`` is
+whether targets are class indicators; ``weights`` may be None.
+
+``Format(d, c, format)`` is how single rows are read. ``format`` is None, or a tuple (array,
+scalars, names, number, labels, places): a row is an instance of the type ``array``, a list or tuple
+of numbers, or a dict with the keys ``names``; numbers are Python's or of the types ``scalars``.
 Predictions are converted by the type ``number``, are vectors if ``number`` is a function that
 creates an array of c doubles, or are elements of ``labels``, whose outputs are ``places``.
-``put(part, doubles)`` and ``get(part)`` copy parts of the state; ``triangle(R.T, z, out)`` copies
-R (d, d) and z (d, c) in or out, or U, θ and D if D is given, and ``numbers`` the numbers.
-``copy()`` returns an independent copy. ``fitted(weights, center, offset)`` writes what predictions
-need. ``learn(n, X, Y, weights, errors)`` learns rows and returns the number of rows learned: less
-than n if the next row requires the general algorithm, -1 if the state is no longer valid. In these
-cases ``learn_one(x, y, weight)`` and ``learn_few(n, X, y, errors)``, for up to 65,536 rows, return
-False and leave the state unchanged. ``predict_one(x)`` and ``predict_std(x)``, which also returns
-the standard deviation, return None if Python must handle the row. ``learn_packed(n, m, codes,
-states, X, Y, weights, errors, learned)`` learns rows in m packed states of the same sizes and rule,
-each a row of the array ``states``: row i in state ``codes[i]``, or not if that is negative;
-``learned`` are the numbers of rows that the states have learned before a row that requires the
-general algorithm. ``fitted_packed(m, states, weights, center, offset)`` writes what predictions
-need. The order of the numbers is in ``native/packed.h``.
 
-``Mixture(experts, indicators, format)`` is automatic forgetting: a tuple of up to 16 objects
-``Rows`` of the same sizes, which it owns, weighted as in :mod:`onepass.memory.forgetting.auto`;
-``indicators`` is whether targets are class indicators. ``numbers([doubles])`` sets and returns the
-weights (K, c), the squares (c) and their number. ``learn`` learns rows in blocks and stops before a
-block in which a row requires the general algorithm of one of the experts. The other methods are as
-in ``Rows``.
-
-``Window(d, c, free, loose, rows, step, format)`` is least squares on the last ``rows`` rows, with
-weights that fade by ``step`` half-lives per row; with ``rows`` 0 the caller determines the rows
-that leave. ``loose`` is whether the penalty leaves directions undetermined.
-``put("penalty", [R z])`` sets the penalty (p, p + c), with p = free + d columns, and
-``put("start", w0)`` the initial weights (d, c).
-``load(n, X, Y, weights, clock)`` adds rows without learning them: targets Y relative to w0, and
-clocks in half-lives after the last row, or None. ``numbers(share)`` sets the remaining share of the
-penalty, and returns the number of rows, the share, the number of rows learned one by one, whether
-the triangle is accurate, and the weight of the rows. ``put("state", doubles)`` and ``get("state")``
-copy the rest of the state; ``get`` also returns the parts ``triangle`` ([R z], relative to the row
-``center``), ``w``, ``squares``, ``X``, ``Y``, ``weights`` and ``clock``.
-``learn(n, X, Y, weights, errors, clock, leaving)``, with the number of rows that leave after each
-row, returns the number of rows learned: less than n if the next row requires the general algorithm.
-``format``, ``learn_one``, ``learn_few``, ``predict_one``, ``predict_std``, ``fitted``, ``copy`` and
-``calibration`` are as in ``Rows``; ``fitted`` returns whether the weights are accurate.
+``Single(vector, format, calibration, rows)`` is a view of a vector, which learns and predicts
+single rows of a ``Format``. ``calibration`` is None or the state (4,) of a calibration, which is
+updated. The row number ``rows`` is left to Python; with 0, none.
+``learn_one(x, y, weight[, fade])`` returns whether the row was learned, and raises OverflowError if
+the vector is not finite.
+``predict_one(x)``, ``predict_std(x)``, which also returns the standard deviation, and
+``predict_proba_one(x)``, the probabilities by label, return None if Python must handle the row.
 
 ``descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, damping, W, b, statistics,
 predictions)`` is stochastic gradient descent on a loss, and ``correct(n, d, c, unit, X, y, moves,
@@ -100,9 +87,6 @@ in k Kalman filters of :mod:`onepass.learners.kalman`: W (k, c, p), the factors 
 covariances and the sums of squares (k, c) are updated in place, and the predictions (k, n, c)
 written. ``q`` (k, p) are the process noises; ``G`` and ``F`` (p, p), the transposed transition, may
 be None. A row whose first target is NaN has none. Returns whether all numbers are finite.
-``mix(k, n, c, indicators, Y, weights, each, numbers, errors)`` writes the errors (n, c) of a
-mixture of up to 16 experts with errors ``each`` (k, n, c), and updates its ``numbers``, in the
-order of ``Mixture.numbers``; ``weights`` may be None.
 
 ``calibrate(c, state, scores, y)`` updates the state (4,) of a calibration with the scores (c,) of a
 row of class y.
@@ -117,11 +101,13 @@ work)`` decomposes [diag(d) z], d and z (n,), with LAPACK's function ``dlasd4`` 
 writes the left singular vectors (n, n) as rows, and the singular values; ``work`` (3 n) is work
 space. It returns False if LAPACK fails.
 
-``Linear(d, c, unit, loss, parameter, format)`` learns single rows by ``descend``, or by ``correct``
-if ``loss`` is 0. ``put(n, W, b, statistics, rate, limit, keep, damping)`` sets the state and
-the step sizes of the next n rows; ``get(W, b, statistics)`` writes the state.
-``learn_one(x, y, weight)`` returns whether the row was learned.
-``calibration`` is as in ``Rows``.
+``Linear(d, c, unit, loss, parameter, (rate, decay, power, l2, limit, damping, t), format)`` learns
+single rows by ``descend``, or by ``correct`` if ``loss`` is 0. The steps are those of
+:class:`onepass.learners.step_size.SingleSteps`. ``put(W, b, statistics)`` sets the state, and
+``get(W, b, statistics)`` writes it.
+``format`` is that of ``Format``; ``learn_one(x, y, weight)``, ``predict_one(x)`` and
+``predict_proba_one(x)`` are as in ``Single``. ``copy()`` returns an independent copy.
+``calibration`` is None, or the number of rows learned and the state of a calibration.
 
 ``Kernel(kernel, gamma, degree, coef0, noise, tolerance, budget, (d, c), format, m, k, pruned,
 inverted, mass, (points, L, mean, spread, inverse, squares))`` learns single rows of kernel RLS with
@@ -130,7 +116,7 @@ outputs (c, m) and the columns of S (k, m) as rows; ``kernel`` is 0 to 3 for rbf
 and polynomial, and ``inverted`` whether ``inverse`` is not empty. ``get()`` returns (m, k, pruned,
 mass, points, L, mean, spread, inverse, squares), with the arrays as bytes.
 ``learn(x, y, weight, errors)`` writes the errors (c,) of a row and returns whether it was learned;
-``format``, ``learn_one``, ``predict_one``, ``copy`` and ``calibration`` are as in ``Rows``.
+the other members are as in ``Linear``.
 
 The following functions learn one row in a transformer; they write the transformed row and the new
 state, and return False for a row that NumPy must handle. ``x`` is an array, or a dict with the keys

@@ -296,6 +296,7 @@ _PREFIX = re.compile(r"^op\.(stream[.\w]*|(evaluate|scale)\.\w+|models|durable):
 _PLACE = re.compile(r"^model '\w+', [^:]*: ")
 _REMEDY = re.compile(
     r"(Construct (the learner|it) with|Give|Choose) (another( `\w+`)?|one of these)\.$"
+    r"|Pass a number, or a matrix such as A\.T @ A\.$"
 )
 
 

@@ -50,6 +50,7 @@ from onepass.validation.table import (
     check_encodable,
     is_frame,
     is_missing,
+    named_row,
     to_column,
 )
 
@@ -468,7 +469,8 @@ class Encode(Transformer):
 
     def _encode_row(self, x: object) -> Floats | None:
         """Encode a dict of fitted columns and plain values; None for any other row."""
-        if type(x) is not dict or self.missing != "keep" or not hasattr(self, "columns_"):
+        x = named_row(x)
+        if not isinstance(x, dict) or self.missing != "keep" or not hasattr(self, "columns_"):
             return None
         columns, width = self.columns_, len(self.layout_)
         row = np.empty(width)

@@ -24,7 +24,7 @@ from onepass import native
 from onepass.errors import NumericalError, ParameterError
 from onepass.features.transformer import Columnwise, matrix_with_gaps
 from onepass.types import Array, ArrayLike, Floats
-from onepass.validation.table import Table
+from onepass.validation.table import Table, named_row
 
 __all__ = ["Impute"]
 
@@ -106,6 +106,7 @@ class Impute(Columnwise):
         self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
     ) -> Floats:
         """Return one row as a matrix of one row."""
+        x = named_row(x)
         if isinstance(x, dict):
             return self._check_rows(Table.from_rows([x]), where, learning=learning)
         rows: Any = x[None] if isinstance(x, np.ndarray) else [x]

@@ -487,7 +487,7 @@ class Columnwise(Transformer):
         """Return a finite row of the fitted width, as a matrix of one row."""
         row = validation.row_vector(x, where, **self._shape())
         if learning:
-            self._set_feature_names([str(name) for name in x] if isinstance(x, dict) else None)
+            self._set_feature_names([str(name) for name in x] if isinstance(x, Mapping) else None)
         return row[None, :]
 
     def _learn_rows(self, checked_rows: Floats, first_rows: Array | None) -> tuple[Floats, Array]:
@@ -545,7 +545,7 @@ class Columnwise(Transformer):
         if type(x) is np.ndarray:
             return None
         names = getattr(self, "feature_names_in_", None)
-        return False if type(x) is not dict or names is None else names.tolist()
+        return names.tolist() if isinstance(x, Mapping) and names is not None else False
 
     def _merge_from(self, other: Self, at: ColumnPositions | None, where: str) -> ColumnPositions:
         """Merge the state of another transformer; return the positions of its outputs."""
@@ -610,7 +610,7 @@ def matrix_with_gaps(
     raw = _floats(X)
     array, _ = validation.matrix(_filled(raw), where, d=d, names=names)
     if isinstance(raw, np.ndarray) and raw.dtype.kind == "f":
-        array = np.where(np.isnan(raw), raw.dtype.type(np.nan), array)
+        array = np.where(np.isnan(raw), array.dtype.type(np.nan), array)
     return array, None
 
 

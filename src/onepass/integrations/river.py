@@ -316,7 +316,17 @@ class _ColumnAdapter:
         It processes dicts of plain numbers whose keys are exactly the known columns. For other
         dicts its methods return False or None.
         """
-        return getattr(self.model_, "_compiled", None)
+        model = self.model_
+        return getattr(model, "_compiled", None) or getattr(model, "_single", None)
+
+    def learn_in_place(self, x: Mapping[Any, Any], y: object, weight: float) -> bool:
+        """Learn a row in the compiled state; return False if it must be converted first."""
+        compiled, model = self.compiled, self.model_
+        if compiled is None or not compiled.learn_one(x, y, weight):
+            return False
+        if compiled is getattr(model, "_single", None):  # which does not count rows
+            model.rows_seen_ += 1
+        return True
 
     @contextmanager
     def rollback_on_error(self) -> Iterator[None]:
@@ -504,9 +514,8 @@ class _Wrapped:
         return self._adapter.model_
 
     def _learn(self, x: _Row, y: object, w: float, t: object) -> None:
-        compiled = self._adapter.compiled
-        named = compiled is not None and t is None and type(x) is dict
-        if named and compiled.learn_one(x, y, w):
+        named = t is None and isinstance(x, (dict, Mapping))
+        if named and self._adapter.learn_in_place(x, y, w):
             return
         with self._adapter.rollback_on_error():
             row = self._adapter.row(x, self._where("learn_one"), learning=True)
@@ -514,7 +523,7 @@ class _Wrapped:
 
     def _predict(self, x: _Row) -> Any:
         compiled = self._adapter.compiled
-        named = compiled is not None and type(x) is dict
+        named = compiled is not None and isinstance(x, (dict, Mapping))
         prediction = compiled.predict_one(x) if named else None
         if prediction is not None:
             return prediction
@@ -756,6 +765,11 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
     def predict_proba_one(self, x: _Row, **kwargs: object) -> dict[Any, float]:
         """Predict the probability of each label; {} before the first label."""
         del kwargs
+        compiled = self._adapter.compiled
+        if isinstance(x, (dict, Mapping)) and hasattr(compiled, "predict_proba_one"):
+            probabilities: dict[Any, float] | None = compiled.predict_proba_one(x)
+            if probabilities is not None:
+                return probabilities
         where = self._where("predict_proba_one")
         row = self._adapter.row(x, where, learning=False)
         labels, shares = self._probabilities(

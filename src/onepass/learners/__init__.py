@@ -27,7 +27,6 @@ from onepass.learners.perceptron import Perceptron
 from onepass.learners.prototype_tree import PrototypeTree
 from onepass.learners.prototypes import Page, Prototypes
 from onepass.learners.rls import RLSClassifier, RLSRegressor
-from onepass.learners.rls_compiled import CompiledMixture, CompiledRows
 from onepass.learners.sgd import SGDClassifier, SGDRegressor
 from onepass.serialization.codec import Role, register
 
@@ -74,6 +73,5 @@ register(
     StreamingQDA,
     *STATES,
 )
-register(Role.FORGETTING, CompiledMixture, CompiledRows)
 register(Role.PIPELINE, Conformal, Keyed)
 register(Role.LOSS, Absolute, EpsilonInsensitive, Hinge, Huber, Logistic, Misclassified, Squared)

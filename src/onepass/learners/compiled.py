@@ -14,11 +14,11 @@ import numpy as np
 from onepass.serialization.state import RowCounter, copied_attributes, counters, not_fitted
 from onepass.types import ArrayLike, RowLike, TimeLike
 
-__all__ = ["Compiled"]
+__all__ = ["Compiled", "row_format"]
 
 _PLAIN = "biufU"  # kinds of labels that the compiled state compares as NumPy does
 _LABELS = (str, int, float, np.generic)
-_SCALARS = frozenset(np.dtype(code).type for code in "efbBhHiIlLqQ")
+_SCALARS = frozenset(np.dtype(code).type for code in "?efbBhHiIlLqQ")
 
 
 class Compiled:
@@ -93,16 +93,7 @@ class Compiled:
 
     def _row_format(self) -> tuple[Any, ...] | None:
         """How compiled states read rows and targets; None if Python must read them."""
-        names = getattr(self, "feature_names_in_", None)
-        rows = (np.ndarray, _SCALARS, None if names is None else tuple(map(str, names)))
-        classes = getattr(self, "classes_", None)
-        if classes is None:
-            return (*rows, np.float64 if self.target_ndim_ == 1 else np.empty, None, None)
-        labels = tuple(classes)
-        plain = len(labels) > 1 and classes.dtype.kind in _PLAIN
-        if not plain or not all(isinstance(label, _LABELS) for label in labels):
-            return None  # labels of other types may define their own comparison
-        return (*rows, None, labels, {label: i for i, label in enumerate(classes.tolist())})
+        return row_format(self)
 
     def _compile(self) -> None:
         """Compile the state after a row, if that is supported."""
@@ -187,3 +178,17 @@ class Compiled:
         compiled = own.get("_compiled")
         snapshot = None if compiled is None else compiled.snapshot()
         return self._without(own, snapshot, self._exported)
+
+
+def row_format(learner: Any) -> tuple[Any, ...] | None:
+    """How compiled code reads rows and targets of a learner; None if Python must read them."""
+    names = getattr(learner, "feature_names_in_", None)
+    rows = (np.ndarray, _SCALARS, None if names is None else tuple(map(str, names)))
+    classes = getattr(learner, "classes_", None)
+    if classes is None:
+        return (*rows, np.float64 if learner.target_ndim_ == 1 else np.empty, None, None)
+    labels = tuple(classes)
+    plain = len(labels) > 1 and classes.dtype.kind in _PLAIN
+    if not plain or not all(isinstance(label, _LABELS) for label in labels):
+        return None  # labels of other types may define their own comparison
+    return (*rows, None, labels, {label: i for i, label in enumerate(classes.tolist())})

@@ -28,6 +28,7 @@ Cost: that of the model and O(c) numbers. Classifiers whose ``test_then_train`` 
 
 import copy
 import math
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -160,7 +161,7 @@ class Conformal(Composite):
         -------
         self
         """
-        X = [x] if isinstance(x, dict) else np.asarray(x)[None]
+        X = [x] if isinstance(x, Mapping) else np.asarray(x)[None]
         when = None if time is None else [time]
         self._learn(X, np.asarray(y)[None], np.full(1, sample_weight), "learn_one", time=when)
         return self

@@ -43,7 +43,7 @@ from onepass import linalg, native, validation
 from onepass.errors import NumericalError, ParameterError
 from onepass.learners.estimator import Regressor
 from onepass.learners.linear import check_fitted, coefficients, initial_weights, intercepts
-from onepass.memory.forgetting.auto import AutoState
+from onepass.memory.mixture import Mixture
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.table import TableLike
 
@@ -211,7 +211,7 @@ class KalmanRegressor(Regressor):
     >>> for model in (op.KalmanRegressor(), op.RLSRegressor(forgetting="auto")):
     ...     print(round(float(abs(model.test_then_train(X, y) - y)[100:].mean()), 2))
     1.25
-    1.41
+    1.4
     >>> known = op.KalmanRegressor(process_noise=0.09, noise=1.0, prior_variance=1.0).fit(X, y)
     >>> known.coef_std_.round(1)
     array([0.8, 0.7, 0.9])
@@ -223,7 +223,7 @@ class KalmanRegressor(Regressor):
     """Weights (K, c, p) of the experts."""
     factors_: Floats
     """Factors (K, 1, p, p) of the experts, (K, c, p, p) once outputs were missing."""
-    mixtures_: tuple[AutoState, ...]
+    mixtures_: tuple[Mixture, ...]
     """The weights of the experts, for each of the factors; empty for one expert."""
     squares_: Floats
     """Sums of the squared normalised innovations, (K, c)."""
@@ -279,7 +279,7 @@ class KalmanRegressor(Regressor):
         self.factors_ = np.tile(factor, (experts, 1, 1, 1))
         self.squares_, self.counts_ = np.zeros((experts, c)), np.zeros(c)
         shares = np.full((experts, c), 1.0 / experts)
-        state = AutoState((), shares, np.zeros(c), -_SKIPPED)
+        state = Mixture(shares, np.zeros(c), -_SKIPPED)
         self.mixtures_ = (state,) if experts > 1 else ()
 
     # -- learning ------------------------------------------------------------------------------
@@ -631,14 +631,14 @@ def _is_auto(value: object) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
-def _output(state: AutoState, k: int) -> AutoState:
+def _output(state: Mixture, k: int) -> Mixture:
     """The weights of the experts for one output."""
-    return AutoState((), state.weights[:, [k]], state.squares[[k]], state.count)
+    return Mixture(state.weights[:, [k]], state.squares[[k]], state.count)
 
 
 def _mixed(
-    mixtures: tuple[AutoState, ...], each: Floats, Y: Floats, s: Floats | None
-) -> tuple[Floats, tuple[AutoState, ...]]:
+    mixtures: tuple[Mixture, ...], each: Floats, Y: Floats, s: Floats | None
+) -> tuple[Floats, tuple[Mixture, ...]]:
     """Mix the predictions (K, n, c) of the experts; rows without targets change no weights."""
     predictions, states = np.empty(Y.shape), list(mixtures)
     for one in range(len(mixtures)):

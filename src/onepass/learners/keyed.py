@@ -5,9 +5,9 @@ With a pooled model, which learns all rows, a new key starts from a copy of it, 
 at most ``prior_strength`` rows, so that the key's own rows soon outweigh them.
 
 The rows of a block are grouped by key. Models that :class:`~onepass.learners.rls_packed.PackedRows`
-supports are learned together in compiled code; all others, and rows that the compiled code cannot
-learn, are learned by one learner per key. Everything is learned in copies, which replace the former
-learners when the whole block has been learned.
+supports are learned together in compiled code, all others by one learner per key.
+Everything is learned in copies, which replace the former learners when the whole block has been
+learned.
 """
 
 # ruff: noqa: SLF001  the parts of this file share the protocol of learners
@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.metaestimators import available_if
 
-from onepass import validation
+from onepass import native, validation
 from onepass.errors import (
     ColumnError,
     MergeError,
@@ -49,8 +49,6 @@ from onepass.validation.keys import Key, Keys, plain_key, split_keys, split_row
 from onepass.validation.table import Table, TableLike, is_frame, named_row
 
 __all__ = ["Keyed"]
-
-_FIRST = np.zeros(1, dtype=np.int32)
 
 
 class _Rows(NamedTuple):
@@ -91,9 +89,9 @@ class Keyed(Composite):
     """One model per key: thousands to millions of small models, such as one per device.
 
     All columns except the key are features. Rows of many keys may be in one block, in any order;
-    the result is that of a separate copy of ``model`` for each key. :class:`RLSRegressor` with a
-    number as ridge > 0, without ``prior``, and with forgetting by rows is learned in compiled code
-    for all keys at once; any other learner or Pipeline by one object per key.
+    the result is that of a separate copy of ``model`` for each key. :class:`RLSRegressor` with
+    plain or bounded forgetting by rows is learned in compiled code for all keys at once; any other
+    learner or Pipeline by one object per key.
 
     Parameters
     ----------
@@ -233,7 +231,7 @@ class Keyed(Composite):
         if not fixed or not (limited or (last is None and limit is None)):
             return False
         key, rest = split_row(x, self.by, where)
-        packing, target = self._native, np.asarray(y)
+        packing = self._native
         entry = states.entries.get(key)
         if entry is None or (hasattr(self, "classes_") and y not in self.classes_):
             return False
@@ -242,14 +240,11 @@ class Keyed(Composite):
             with naming(f"{where}: the model of the key {key!r}"):
                 learner.learn_one(rest, y)
             states.update([], {key: learner})
-        elif packing is None or target.dtype.kind not in "fi":
-            return False
         else:
-            row, state = self._row(rest, where), states.read([entry])
-            Y = target.astype(np.float64).reshape(1, -1)
-            if target.ndim != self.target_ndim_ - 1 or Y.size != self.n_outputs_:
+            if packing is None:
                 return False
-            if not packing.learn(state, _FIRST, row, Y, None)[1]:
+            state = states.read([entry])
+            if not packing.learn_one(state[0], rest, y):
                 return False
             states.update([], {}, [entry], state)
         self.rows_seen_ += 1
@@ -389,8 +384,10 @@ class Keyed(Composite):
         if entry is None:
             return _each(lambda made: made[0], self._predict_unknown([rest], 1, **options))
         if isinstance(entry, int) and self._native and not options:
-            state, row = self.states_.read([entry]), self._row(rest, where)
-            return self._shaped(self._native.predict(state, _FIRST, row))[0]
+            state = self.states_.read([entry])
+            prediction = self._native.predict_one(state[0], rest)
+            if prediction is not None:
+                return prediction
         learner = self._learner(entry) if isinstance(entry, int) else entry
         return learner.predict_one(rest, **options)
 
@@ -625,7 +622,7 @@ class Keyed(Composite):
     @property
     def _native(self) -> PackedRows | None:
         """How the compiled code learns models; None if it does not."""
-        return None if self._packing is None or self._packing.rows is None else self._packing
+        return self._packing if native.loops is not None else None
 
     def _new(self) -> Any:
         """A model that has learned no row."""
@@ -642,10 +639,6 @@ class Keyed(Composite):
         names = getattr(self, "feature_names_in_", None)
         own = None if names is None else [str(name) for name in names if name != self.by]
         return {"d": self.n_features_in_ - 1, "names": own}
-
-    def _row(self, x: Any, where: str) -> Floats:
-        """One row for the compiled code, (1, d)."""
-        return validation.row_vector(x, where, **self._shape()).astype(np.float64)[None]
 
     def _learner(self, entry: Any) -> Any:
         """A learner with the state of an entry, which learning does not change."""
@@ -830,35 +823,30 @@ class _Block:
         use[list(self.starts)] = False
         if off is not None and self.predicting:
             use[assigned.codes[off & (assigned.codes >= 0)]] = False
+        X = np.ascontiguousarray(rows.X, dtype=np.float64)
+        Y: Any = np.ascontiguousarray(
+            np.reshape(np.asarray(rows.y), (self.n, -1)), dtype=np.float64
+        )
+        large = assigned.codes[packing.too_large(X, Y, rows.weights)]
+        use[large[large >= 0]] = False  # the learner raises the error, with the name of the key
         known, new = np.flatnonzero(use & (slots >= 0)), np.flatnonzero(use & (slots == -1))
         members = np.concatenate((known, new))
         values = np.concatenate((self.keyed.states_.read(slots[known]), packing.start(len(new))))
         index = np.full(len(rest), -1, dtype=np.int32)
         index[members] = np.arange(len(members))
         codes = index[assigned.codes]
-        X = np.ascontiguousarray(rows.X, dtype=np.float64)
         rest[members] = False
         if rows.time is not None:
             packing.template._check_times(rows.time, self.n, self.where)  # raises an error
         if off is not None:
             codes[off] = -1
-        Y: Any = np.ascontiguousarray(
-            np.reshape(np.asarray(rows.y), (self.n, -1)), dtype=np.float64
-        )
-        errors, counted = packing.learn(values, codes, X, Y, rows.weights)
-        counts = np.bincount(codes + 1, minlength=len(members) + 1)[1:]
-        refused = np.append(counted < counts, False)
-        left = np.flatnonzero(refused[codes])
-        for j, at in _groups(codes[left]):
-            later = left[at][counted[j] :]
-            self.learn_model(int(members[j]), packing.unpack(values[j]), later)
-            codes[later] = -1
+        with naming(self.where):
+            errors = packing.learn(values, codes, X, Y, rows.weights)
         at = np.flatnonzero(codes >= 0)
         if self.predicting:
             made = Y - errors if len(at) == self.n else Y[at] - errors[at]
             self.found.append((at, self.keyed._shaped(made)))
-        stay = np.flatnonzero(~refused[:-1])
-        self.packed, self.values = members[stay], values[stay]
+        self.packed, self.values = members, values
 
     def store(self) -> None:
         """Replace the former models; new keys are in the order of their first learned rows."""

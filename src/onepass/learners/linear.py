@@ -23,7 +23,7 @@ from onepass import linalg, native, validation
 from onepass.errors import NotFittedError, ParameterError
 from onepass.learners.compiled import Compiled
 from onepass.learners.estimator import Classifier
-from onepass.learners.step_size import Steps
+from onepass.learners.step_size import SingleSteps
 from onepass.linalg.update import Step
 from onepass.memory.protocols import MemoryState
 from onepass.serialization.state import StateAttribute
@@ -54,8 +54,7 @@ HALVES = np.array([-0.5, 0.5])
 """Factors that convert the weights of the shared problem of two classes to those of each class."""
 
 
-_STEPS = 1024  # number of step sizes computed in advance
-_LARGEST = 1e150  # products of weights up to this bound do not overflow within these rows
+_LARGEST = 1e150  # products of weights and of steps up to this bound do not overflow
 
 
 class Linear(Compiled):
@@ -106,8 +105,8 @@ class Linear(Compiled):
         """Intercepts: a float, or (c,) for several outputs; (1,) for two classes."""
         return intercepts(self, self._intercepts)
 
-    def _slope_and_steps(self, n: int) -> tuple[int, float, Steps]:
-        """Identifier (0 for the perceptron) and parameter of the loss, and the next n steps."""
+    def _slope_and_steps(self) -> tuple[int, float, SingleSteps]:
+        """Identifier (0 for the perceptron) and parameter of the loss, and the steps of rows."""
         raise NotImplementedError
 
     def _problems(self) -> tuple[Floats, Floats, Floats]:
@@ -123,15 +122,15 @@ class Linear(Compiled):
     def _compile(self) -> None:
         """Compile the state, if that is supported."""
         row_format = self._row_format()
-        largest = max(linalg.magnitude(self.weights_), linalg.magnitude(self.offset_))
+        number, parameter, steps = self._slope_and_steps()
+        largest = max(steps.rate, linalg.magnitude(self.weights_), linalg.magnitude(self.offset_))
         if native.loops is None or row_format is None or not largest < _LARGEST:
             return
         weights, offset, statistics = map(np.ascontiguousarray, self._problems())
-        number, parameter, steps = self._slope_and_steps(_STEPS)
         unit = 1.0 if self.fit_intercept else 0.0
-        compiled = native.loops.Linear(*weights.shape, unit, number, parameter, row_format)
+        compiled = native.loops.Linear(*weights.shape, unit, number, parameter, steps, row_format)
         own = statistics if statistics.size else None
-        compiled.put(_STEPS, np.ascontiguousarray(weights.T), offset, own, *steps)
+        compiled.put(np.ascontiguousarray(weights.T), offset, own)
         self._set_compiled(compiled)
 
     def _read_all(self, compiled: Any) -> dict[str, Any]:
@@ -259,13 +258,14 @@ def initial_weights(initial_coef: ArrayLike | None, d: int, c: int, who: str) ->
     return np.array(rows.T, order="C")
 
 
-def float64_blocks(X: Floats) -> Iterator[tuple[slice, Floats]]:
-    """Yield rows as C-contiguous float64: without a copy if possible, otherwise in blocks."""
+def float64_blocks(X: Floats, rows: int | None = None) -> Iterator[tuple[slice, Floats]]:
+    """Yield rows as C-contiguous float64, at most ``rows`` at once; with a copy only if needed."""
     plain = X.dtype == np.float64 and X.flags.c_contiguous
     width = len(X) if plain else max(1, CACHED_VALUES // X.shape[1])
+    width = width if rows is None else min(width, rows)
     for i in range(0, len(X), max(1, width)):
-        rows = slice(i, i + width)
-        yield rows, np.ascontiguousarray(X[rows], dtype=np.float64)
+        part = slice(i, i + width)
+        yield part, np.ascontiguousarray(X[part], dtype=np.float64)
 
 
 def named_class_columns(learner: Classifier, parameter: str) -> Array:

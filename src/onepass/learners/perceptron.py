@@ -37,7 +37,7 @@ from onepass.learners.linear import (
     initial_prediction,
     named_class_columns,
 )
-from onepass.learners.step_size import Steps
+from onepass.learners.step_size import SingleSteps
 from onepass.serialization.state import RowCounter
 from onepass.types import Array, Floats
 
@@ -150,8 +150,8 @@ class Perceptron(Linear, Classifier):
         self.mistakes_ += mistakes
         return predictions
 
-    def _slope_and_steps(self, n: int) -> tuple[int, float, Steps]:
-        return 0, 0.0, Steps(np.full(n, 0.5 * self._check_parameters()))
+    def _slope_and_steps(self) -> tuple[int, float, SingleSteps]:
+        return 0, 0.0, SingleSteps(0.5 * self._check_parameters())
 
     def _learn_rows(
         self, X: Floats, Y: Floats, moves: Floats, class_mask: Array | None

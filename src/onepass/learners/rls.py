@@ -4,23 +4,11 @@ With weights s_k and a forgetting factor λ, after n rows the coefficients w and
 
     argmin over w, b of  Σ_k λ^(n−k) s_k (y_k − b − x_kᵀ w)² + λⁿ ‖w − w₀‖²_Π              (1)
 
-exactly as a batch solver would compute them from all rows, which are not stored. The intercept is
-eliminated by centring (:mod:`onepass.linalg.centering`), the rest is QRD-RLS
-(:mod:`onepass.memory.square_root`): the state is the triangle of the centred rows and their means.
-With λ < 1, a floor under the information about each coefficient prevents windup while features
-are unexcited (:class:`onepass.memory.forgetting.Bounded`). The other rules of
-:mod:`onepass.memory.forgetting` have no floor, forget by time, forget only excited directions, or
-retain only the last rows. For a new row x the prediction is xᵀw + b, and its standard deviation,
-with c outputs and ν = Σ_k λ^(n−k) s_k the effective number of rows,
-
-    std(x) = σ √(1 + 1/ν + (x − x̄)ᵀ P (x − x̄)),     σ² = least value of (1) / (ν − d − 1)  (2)
-
-(1/ν and the second 1 only with an intercept), infinite while ν ≤ d + 1. The covariance of the
-coefficients is
-
-    cov(w) = σ² P,     P = (Σ_k λ^(n−k) s_k (x_k − x̄)(x_k − x̄)ᵀ + λⁿ Π)⁻¹                  (3)
-
-With ``forgetting="auto"`` these are those of a mixture (:mod:`onepass.memory.forgetting.auto`).
+exactly as a batch solver would compute them from all rows, which are not stored. The state is one
+vector (:mod:`onepass.memory.least_squares`): the triangle of the rows, centred at their running
+means, and the means. Forgetting rules (:mod:`onepass.memory.forgetting`) determine how the
+past fades. The variance of predictions and the covariance of coefficients are (3) and (4) of
+:mod:`onepass.memory.least_squares`, with ``forgetting="auto"`` those of a mixture.
 Cost: O(d²) time per row, O(d²) memory; several outputs share the triangle.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
@@ -28,43 +16,94 @@ Cost: O(d²) time per row, O(d²) memory; several outputs share the triangle.
 [2] "Online least-squares", lecture notes; block updates by the matrix inversion lemma.
 """
 
+import copy
 import math
-from collections.abc import Callable, Collection
-from dataclasses import replace
-from typing import Any, ClassVar, Self, TypeGuard
+import warnings
+from collections.abc import Collection
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from onepass import linalg, native, validation
-from onepass.errors import MergeError, NotFittedError, NumericalError, ParameterError
+from onepass.errors import (
+    MergeError,
+    NotFittedError,
+    NumericalError,
+    ParameterError,
+    WindupWarning,
+)
+from onepass.learners.compiled import row_format
 from onepass.learners.estimator import Classifier, Layout, Regressor
-from onepass.learners.linear import CACHED_VALUES, Linear, check_fitted, initial_weights
-from onepass.learners.rls_compiled import ArrayState, CompiledRows, learn_rows, read
-from onepass.learners.rls_device import Device, DeviceRows
-from onepass.learners.rls_merge import add_unstored_prior, align_rows, merge_sums
-from onepass.linalg.centering import Centering
-from onepass.memory.floor import Floor
-from onepass.memory.forgetting.auto import AutoState
-from onepass.memory.forgetting.exponential import LeastSquaresState, NewRows
+from onepass.learners.linear import (
+    CACHED_VALUES,
+    check_fitted,
+    coefficients,
+    float64_blocks,
+    initial_weights,
+    intercepts,
+)
+from onepass.learners.rls_device import Device, DeviceState
+from onepass.learners.rls_merge import merge_learners
+from onepass.memory import least_squares
+from onepass.memory.forgetting import Auto, Directional, Exponential
 from onepass.memory.forgetting.parse import rule
 from onepass.memory.forgetting.protocols import ForgettingRule
-from onepass.memory.square_root import Prior, SquareRoot
-from onepass.serialization.state import CompiledState, StateAttribute
+from onepass.memory.vector import Flag, Parts, Slot, aligned
+from onepass.serialization.state import StateAttribute, nbytes, not_fitted
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.table import TableLike, mixed_zones
 
-__all__ = ["LeastSquares", "RLSClassifier", "RLSRegressor"]
+__all__ = ["LeastSquares", "RLSClassifier", "RLSRegressor", "penalty"]
 
 
-_NUMBERS = 1 << 16  # values of a block that is learned in one compiled call
-_FITTED = ("weights_", "center_", "offset_")
+_CHECKED = 1 << 14  # single rows between two checks of windup
+_WOUND = 1e-6  # information about a coefficient, relative to a row with its feature, in windup
 _LARGEST = 1e150  # sums of squares of larger rows might overflow with the next row
+_SPANNED = 1 << 10  # rows for which a window of a time span has room at once
+_BRIEF = 1 << 20  # multiplications of rows that are learned in place, without releasing the GIL
 
 
-class LeastSquares(Linear):
-    """Base class of the RLS estimators: the state is a triangle and means."""
+class _State(StateAttribute):
+    """The descriptor of ``state_``: a frozen copy has none, and that of a device is downloaded."""
+
+    saved = True
+
+    def in_file(self, owner: Any) -> Floats:
+        """The vector without the weights, which are computed when they are read."""
+        return least_squares.without_weights(owner.state_)
+
+    def __get__(self, owner: Any, cls: type | None = None) -> Any:
+        if owner is None:
+            return self
+        own = owner.__dict__
+        if "state_" in own:
+            return own["state_"]
+        if "_on_device" in own:
+            own["state_"] = own["_on_device"].vector()
+            return own["state_"]
+        if "_frozen" in own:
+            raise NotFittedError(
+                "onepass: learning, saving and `return_std` must be used with a whole learner, got "
+                "its `frozen_copy()`, which only predicts. Use `model()` of a durable learner, or "
+                "copy.deepcopy of another learner."
+            )
+        raise not_fitted(owner, "state_")
+
+    def __set__(self, owner: Any, value: object) -> None:
+        for derived in ("_on_device", "_fit"):
+            owner.__dict__.pop(derived, None)
+        owner.__dict__.update(state_=value, _single=None)
+
+
+class LeastSquares:
+    """Base class of the RLS estimators: the state is one vector, ``state_``.
+
+    It precedes :class:`~onepass.learners.estimator.Regressor` or
+    :class:`~onepass.learners.estimator.Classifier` in the bases of a class.
+    """
 
     _merge_parameters: ClassVar[tuple[str, ...]] = ("fit_intercept", "_prior")
+    _derived: ClassVar[tuple[str, ...]] = ("_single", "_on_device", "_fit", "_excited", "_warned")
     _square = True
     _scale_invariant = True  # predictions depend on the units of features only through the ridge
 
@@ -73,17 +112,17 @@ class LeastSquares(Linear):
     prior: float | None
     fit_intercept: bool
     device: str | None
-    _shape: Callable[[], dict[str, Any]]
-    memory_: Any = StateAttribute()  # with automatic forgetting, that of all rows, not faded
-    centering_: Any = StateAttribute()
-    prior_: Any = StateAttribute()
-    forgetting_: Any = StateAttribute()
-    center_: Any = StateAttribute(0.0)  # m of the outputs Wᵀ (x − m) + b; not in former files
-    compiled_ = CompiledState()
-    initial_weights_: Floats
-    time_: Any
+    state_: Any = _State()
+    rows_seen_: int
+    n_features_in_: int
+    time_: Any  # of the last row, with forgetting by time
     time_aware_: bool
-    _frozen: int | None = None  # in frozen copies, the bytes of the state that they do not contain
+    times_: Array  # of the stored rows, with windows of a time span
+    _shape: Any
+    _rollback_on_error: Any
+    _single: Any = None  # the view of ``state_`` in which single rows are learned
+
+    # -- parameters --------------------------------------------------------------------------------
 
     @property
     def _uses_time(self) -> bool:
@@ -94,71 +133,77 @@ class LeastSquares(Linear):
     def _prior(self) -> float:
         return 0.0 if self.prior is None else self.prior
 
+    def _rule(self) -> ForgettingRule:
+        """The forgetting rule that the parameter specifies."""
+        return rule(self.forgetting, type(self).__name__)
+
+    def _device(self) -> Device | None:
+        """The device that the parameter specifies."""
+        if "_on_device" in self.__dict__:
+            return self.__dict__["_on_device"].device  # type: ignore[no-any-return]
+        if self.device is None:
+            return None
+        return Device(self.device, self._rule(), type(self).__name__)
+
+    def _penalty(self, d: int) -> float | Floats:
+        """The ridge: a number, or rows L with LᵀL = Π."""
+        return penalty(self.ridge, d, type(self).__name__)
+
     def _start(self, d: int, c: int) -> None:
         where, chosen = type(self).__name__, self._rule()
-        self.initial_weights_ = initial_weights(getattr(self, "initial_coef", None), d, c, where)
-        try:
-            self.memory_ = SquareRoot(self.ridge).start(d, c, free=bool(self.fit_intercept))
-        except ParameterError as error:  # raise it with the name of the learner
-            raise ParameterError(str(error).replace("SquareRoot", where, 1)) from error
-        self.centering_ = Centering.start(d, c, free=bool(self.fit_intercept))
-        self.prior_ = Prior.start(validation.in_range(self._prior, "prior", where, low=0.0), d)
-        least = np.broadcast_to(_diagonal(self.ridge), d).copy()
-        past = LeastSquaresState(self.memory_, self.centering_, self.prior_)
-        self.forgetting_ = chosen.start(past, least)
-        self.weights_ = self.initial_weights_
-        self.center_, self.offset_ = np.zeros(d), np.zeros(c)
-
-    def _learn_at(
-        self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Array | None
-    ) -> Floats:
-        return self._learn(X, Y, s, known, time)
-
-    def _learn(
-        self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Array | None = None
-    ) -> Floats:
-        del known  # the targets of an unknown class are zeros, which is exact
-        if _largest(X, Y, s) > _LARGEST:  # even if these rows can be learned, later rows could not
-            raise self._too_large(X, Y, s)
-        rows = NewRows(X, Y, s, self.initial_weights_, time, getattr(self, "time_", None))
-        compiled = self._compiled
-        arrays = self._arrays() if compiled is None else None
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            try:
-                errors, compiled, arrays = learn_rows(
-                    self._rule(), compiled, arrays, rows, self._row_format(), self._device()
-                )
-            except np.linalg.LinAlgError as error:  # infinite values
-                raise self._too_large(X, Y, s) from error
-            predictions: Floats = Y - errors
-            if isinstance(compiled, DeviceRows):  # its weights were checked there
-                good = linalg.finite(predictions)
-            elif arrays is None:
-                weights, _, offset = _fitted(compiled)
-                good = linalg.finite(weights, offset, predictions)
-            else:
-                (memory, *_), state = arrays
-                weights, _, offset = arrays.fitted(self.initial_weights_)
-                good = state.finite and linalg.finite(
-                    weights, np.diagonal(memory.R), memory.squares, offset, predictions
-                )
-        if not good:
-            raise self._too_large(X, Y, s)
-        if arrays is None:
-            self._set_compiled(compiled)
-        else:
-            self._set_arrays(arrays)
-        if time is not None:
-            self.__dict__["time_"] = time[-1] if time.dtype.kind == "M" else time[-1].item()
-        return predictions
-
-    def _too_large(self, X: Floats, Y: Floats, s: Floats | None) -> NumericalError:
-        return NumericalError(
-            f"{type(self).__name__}: rows, the weights that fit them, and their squares must stay "
-            f"within float64, got values up to {_largest(X, Y, s):.3g}. Use units in which "
-            "features and targets are nearer to 1. If they are already near 1, an earlier row was "
-            "too large: restore the state of the learner before that row."
+        initial = initial_weights(getattr(self, "initial_coef", None), d, c, where)
+        prior = validation.in_range(self._prior, "prior", where, low=0.0)
+        ridge, fading = self._penalty(d), chosen.fading
+        if fading.held and not fading.level and not isinstance(ridge, float):
+            raise ParameterError(
+                f"{where}: `ridge` must be a number with {chosen}, which holds it, got a matrix. "
+                "Pass a number, or op.forgetting.Exponential, whose ridge fades."
+            )
+        state = least_squares.start(
+            fading,
+            ridge,
+            initial,
+            free=bool(self.fit_intercept),
+            prior=prior,
+            indicators=isinstance(self, Classifier),
         )
+        self.state_ = chosen.start(state) if isinstance(chosen, Directional) else state
+
+    def _synchronised(self) -> Floats:
+        """A copy of the state that fades as the parameter ``forgetting`` specifies."""
+        state: Floats = self.state_
+        chosen = self._rule()
+        if isinstance(chosen, Directional):
+            return chosen.resized(state)
+        fading, flags = chosen.fading, Flag(int(state[Slot.FLAGS]))
+        if flags & (Flag.WINDOW | Flag.MIXTURE):
+            state = aligned(state)
+            least_squares.set_fading(state, fading)
+            return least_squares.with_length(state, fading.window) if fading.window else state
+        if (state[Slot.LEVEL] > 0.0) == (fading.level > 0.0) and fading.held == bool(
+            flags & Flag.HELD
+        ):
+            state = aligned(state)
+            least_squares.set_fading(state, fading)
+            return state
+        return least_squares.converted(state, fading)
+
+    def _rule_changed(self) -> bool:
+        """Whether the kind of rule differs from that of the rule used so far."""
+        own = self.__dict__
+        if "state_" not in own and "_on_device" not in own:
+            return False
+        head = own["_on_device"].head if "_on_device" in own else own["state_"]
+        chosen, flags = self._rule(), Flag(int(head[Slot.FLAGS]))
+        kinds = Flag.WINDOW | Flag.MIXTURE | Flag.DIRECTIONAL
+        fading = chosen.fading
+        now = Flag.WINDOW * (fading.window is not None) | Flag.MIXTURE * bool(fading.mixture)
+        now |= Flag.DIRECTIONAL * isinstance(chosen, Directional)
+        if now != flags & kinds:
+            return True
+        time = self.__dict__.get("time_")
+        clock = None if time is None else "date" if isinstance(time, np.datetime64) else "number"
+        return bool(self.rows_seen_ and clock != chosen.clock)
 
     def _check_times(self, time: TimeLike | None, n: int, where: str) -> Any:
         chosen = self._rule()
@@ -187,108 +232,354 @@ class LeastSquares(Linear):
             self.__dict__["time_aware_"] = aware
         return when
 
-    def _rule(self) -> ForgettingRule:
-        """The forgetting rule that the parameter specifies."""
-        return rule(self.forgetting, type(self).__name__)
+    # -- learning ----------------------------------------------------------------------------------
 
-    def _device(self) -> Device | None:
-        """The device that the parameter specifies."""
-        if isinstance(self._compiled, DeviceRows):
-            return self._compiled.device
-        if self.device is None:
-            return None
-        return Device(self.device, self._rule(), type(self).__name__)
+    def learn_one(
+        self,
+        x: RowLike,
+        y: ArrayLike | None,
+        sample_weight: float = 1.0,
+        *,
+        time: TimeLike | None = None,
+    ) -> Self:
+        """Learn one row.
 
-    def _rule_changed(self) -> bool:
-        """Whether the kind of rule differs from that of the rule used so far."""
-        chosen = self._rule()
-        if self._compiled is not None:
-            kind = self._compiled.constants[0].state
+        Parameters
+        ----------
+        x : array-like of shape (d,), or dict of named features
+        y : float, array-like of shape (c,) or label
+            Target.
+        sample_weight : float, default=1.0
+        time : number or date, optional
+            As in ``fit``.
+
+        Returns
+        -------
+        self
+        """
+        single = self._single
+        if single is not None and (
+            single.learn_one(x, y, sample_weight)
+            if time is None
+            else self._learn_at_time(single, x, y, sample_weight, time)
+        ):
+            self.__dict__["rows_seen_"] += 1
+            return self
+        with self._rollback_on_error():
+            super().learn_one(x, y, sample_weight, time=time)  # type: ignore[misc]
+            self._view_single()
+        return self
+
+    def _learn_at_time(self, single: Any, x: Any, y: Any, weight: Any, time: Any) -> bool:
+        """Learn a row in place; return False if Python must validate it first."""
+        own = self.__dict__
+        if "time_" not in own:
+            return False
+        now = validation.time_like(own["time_"], time, own.get("time_aware_"))
+        if now is None:
+            return False
+        last = own["time_"]
+        if isinstance(last, np.datetime64):  # in microseconds
+            passed = (now.item() - last.item()).total_seconds()
         else:
-            kind = type(getattr(self, "forgetting_", None))
-        if kind is not chosen.state:
-            return kind is not type(None)
-        time = getattr(self, "time_", None)
-        clock = None if time is None else "date" if isinstance(time, np.datetime64) else "number"
-        return bool(self.rows_seen_ and clock != chosen.clock)
+            passed = now - last
+        rule: Any = self._rule()
+        learned = single.learn_one(x, y, weight, -passed / rule.unit)
+        if learned:
+            own["time_"] = now
+        return bool(learned)
 
-    def _scores(self, X: Floats) -> Floats:
-        """Outputs of rows, centred first so that large feature means do not reduce precision."""
-        weights, middle, offset = self._fitted()
-        if X.size <= CACHED_VALUES:
-            return np.asarray((X - middle) @ weights + offset)
-        scores = np.empty((len(X), weights.shape[1]))
-        width = max(1, CACHED_VALUES // max(1, X.shape[1]))
-        for i in range(0, len(X), width):
-            rows = slice(i, i + width)
-            scores[rows] = (X[rows] - middle) @ weights
-        return scores + offset
+    def _view_single(self) -> None:
+        """Let single rows be learned in place from now on, if compiled code supports the rule."""
+        own, chosen = self.__dict__, self._rule()
+        own["_single"] = None
+        plain = isinstance(chosen, Exponential) and not own.get("_warned")
+        if (
+            native.loops is None
+            or "state_" not in own
+            or isinstance(chosen, Directional)
+            or (chosen.clock is not None and chosen.stores_rows)
+            or self.device is not None
+        ):
+            return
+        described = row_format(self)
+        if described is not None:
+            if own["state_"].ctypes.data % 64:
+                own["state_"] = aligned(own["state_"])
+            if isinstance(self, Classifier):
+                own["calibration_"] = np.array(self.calibration_)
+            sizes = own["state_"][: Slot.FLAGS].astype(int).tolist()
+            own["_single"] = native.loops.Single(
+                own["state_"], native.loops.Format(*sizes, described), own.get("calibration_"),
+                _CHECKED if plain else 0, chosen.clock is not None,
+            )  # fmt: skip
+
+    def _learn_few(self, X: Any, y: Any, where: str) -> Any:
+        own, chosen = self.__dict__, self._rule()
+        if self._single is None or "classes_" in own or chosen.clock is not None:
+            return None
+        if validation.is_small_table(X, CACHED_VALUES):
+            X = validation.matrix(X, f"{type(self).__name__}.{where}", **self._shape())[0]
+            y = validation.series_array(y)
+        if not (_is_plain(X, 2) and _is_plain(y, own["target_ndim_"])):
+            return None
+        n, d, c = len(X), self.n_features_in_, own["n_outputs_"]
+        if n < 1 or X.shape[1] != d or len(y) != n or y.size != n * c or n * d * d > _BRIEF:
+            return None
+        if not max(linalg.magnitude(X), linalg.magnitude(y)) <= _LARGEST**0.4:
+            return None
+        errors, Y = np.empty((n, c)), y.reshape(n, c)
+        finite = native.loops.ls_learn(  # type: ignore[union-attr]
+            own["state_"], n, np.ascontiguousarray(X), np.ascontiguousarray(Y),
+            None, None, None, errors, False,  # noqa: FBT003
+        )  # fmt: skip
+        if not finite:
+            raise self._too_large(X, Y, None)
+        own["rows_seen_"] += n
+        self._warn_of_windup(chosen)
+        return y - errors.reshape(y.shape)
+
+    def _learn_at(
+        self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Array | None
+    ) -> Floats:
+        return self._learn(X, Y, s, known, time)
+
+    def _learn(
+        self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Array | None = None
+    ) -> Floats:
+        del known  # the targets of an unknown class are zeros, which is exact
+        if _largest(X, Y, s) > _LARGEST:  # even if these rows can be learned, later rows could not
+            raise self._too_large(X, Y, s)
+        chosen, own, device = self._rule(), self.__dict__, self._device()
+        errors, done = np.empty(Y.shape), 0
+        if device is not None:
+            done = self._learn_on(device, X, Y, s, errors)
+        if done < len(X):
+            state = self._synchronised()
+            rest = slice(done, None)
+            weights = None if s is None else s[rest]
+            state, finite = self._learned(
+                chosen, state, X[rest], Y[rest], weights, time, errors[rest]
+            )
+            if not finite:
+                raise self._too_large(X, Y, s)
+            self.state_ = state
+            self._warn_of_windup(chosen)
+        if time is not None:
+            own["time_"] = time[-1] if time.dtype.kind == "M" else time[-1].item()
+        predictions: Floats = Y - errors
+        return predictions
+
+    def _learned(
+        self,
+        chosen: Any,
+        state: Floats,
+        X: Floats,
+        Y: Floats,
+        s: Floats | None,
+        time: Array | None,
+        errors: Floats,
+    ) -> tuple[Floats, bool]:
+        """Learn rows in a copy of the state; return the state, and whether it is finite."""
+        fades = chosen.fades(time, getattr(self, "time_", None))
+        leaving, finite = None, True
+        if isinstance(chosen, Directional):
+            plain = X.astype(np.float64, copy=False)
+            errors[:], finite = chosen.learn(state, plain, Y, s, fades)
+            return state, finite
+        if getattr(chosen, "span", None) is not None and time is not None:
+            stored = self.__dict__.get("times_", time[:0])
+            leaving = chosen.leaving(stored, time).astype(np.float64)
+            times = np.concatenate((stored, time))
+            self.times_ = times[int(leaving.sum()) :].copy()
+        for part, rows in float64_blocks(X, _SPANNED if leaving is not None else None):
+            if leaving is not None:
+                state = least_squares.reserve(state, len(rows))
+            u, f, k = (None if a is None else a[part] for a in (s, fades, leaving))
+            _, good = least_squares.learn(state, rows, Y[part], u, f, k, errors[part])
+            finite &= good
+        return state, finite
+
+    def _learn_on(
+        self, device: Device, X: Floats, Y: Floats, s: Floats | None, errors: Floats
+    ) -> int:
+        """Learn rows on a device; return the number of rows learned."""
+        own = self.__dict__
+        on = own.get("_on_device") or DeviceState.of(device, self.state_)
+        if on is None:
+            return 0
+        on = copy.copy(on)
+        done = on.learn(X, Y, s, errors)
+        if done:
+            own.pop("state_", None)
+            own["_on_device"] = on
+        return int(done)
+
+    def _too_large(self, X: Floats, Y: Floats, s: Floats | None) -> NumericalError:
+        return NumericalError(
+            f"{type(self).__name__}: rows, the weights that fit them, and their squares must stay "
+            f"within float64, got values up to {_largest(X, Y, s):.3g}. Use units in which "
+            "features and targets are nearer to 1. If they are already near 1, an earlier row was "
+            "too large: restore the state of the learner before that row."
+        )
+
+    def _warn_of_windup(self, chosen: Any) -> None:
+        """Warn once if plain forgetting has lost the information about a coefficient."""
+        own = self.__dict__
+        state = own["state_"]
+        if own.get("_warned") or not state[Slot.FADED] or int(state[Slot.FLAGS]) & Flag.WINDOW:
+            return
+        parts = Parts(state)
+        if len(parts.visited):
+            return
+        mean = parts.sums[: parts.d] / max(float(parts.head[Slot.MASS]), 1e-300)
+        before = own.get("_excited", mean)
+        mean[: len(before)] = np.maximum(mean[: len(before)], before)
+        own["_excited"] = mean
+        information = np.diagonal(parts.T[:, : parts.d])
+        started = parts.head[Slot.FADED] < math.log2(_WOUND)  # the ridge is not what is left
+        enough = parts.head[Slot.MASS] > parts.d  # also after a gap
+        if started and enough and (information < _WOUND * mean).any():
+            own["_warned"] = True
+            warnings.warn(
+                f"{type(self).__name__}: the recent rows should excite all features, got "
+                f"coefficients about which {chosen} has forgotten nearly everything; their next "
+                "changes may be large. Use op.forgetting.Exponential(..., ridge='held'), or "
+                "op.forgetting.Bounded.",
+                WindupWarning,
+                stacklevel=2,
+            )
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def _predict_proba_in_place(self, x: RowLike) -> dict[Any, float] | None:
+        """Probabilities of one row by label; None if Python must convert the row first."""
+        single = self._single
+        found: dict[Any, float] | None = None if single is None else single.predict_proba_one(x)
+        return found
+
+    @property
+    def weights_(self) -> Floats:
+        """The weights, (d, c)."""
+        return self._fitted()[0]
+
+    @property
+    def coef_(self) -> Floats:
+        """Coefficients: (d,), or (c, d) for several outputs; (1, d) for two classes."""
+        return coefficients(self)
+
+    @property
+    def intercept_(self) -> Any:
+        """Intercepts: a float, or (c,) for several outputs; (1,) for two classes."""
+        return intercepts(self, self._intercepts)
 
     def _intercepts(self) -> Floats:
         weights, middle, offset = self._fitted()
-        intercepts: Floats = offset - middle @ weights if np.any(middle) else offset
-        return intercepts
+        return np.asarray(offset - middle @ weights if np.any(middle) else offset)
 
-    def _arrays(self) -> ArrayState:
-        """The state in NumPy's form."""
-        if self._compiled is not None:
-            return read(self._compiled)
-        past = LeastSquaresState(self.memory_, self.centering_, self.prior_)
-        return ArrayState(past, self.forgetting_)
+    @property
+    def center_(self) -> Floats:
+        """The centre m of the outputs Wᵀ (x − m) + b, (d,)."""
+        return self._fitted()[1]
+
+    @property
+    def offset_(self) -> Floats:
+        """The offset b of the outputs Wᵀ (x − m) + b, (c,)."""
+        return self._fitted()[2]
 
     @property
     def forgetting_factor_(self) -> Any:
         """The forgetting factor that leads: a float, or (c,) for several outputs."""
-        if not isinstance(self.forgetting_, AutoState):
-            raise self._missing("forgetting_factor_")  # as without automatic forgetting
-        factors = self.forgetting_.factors
+        chosen = self._rule()
+        if not isinstance(chosen, Auto):
+            raise AttributeError(  # noqa: TRY004  as for an attribute that does not exist
+                f"{type(self).__name__!r} object has no attribute 'forgetting_factor_'"
+            )
+        leading = least_squares.shares(self.state_).argmax(axis=0)
+        factors = np.array(chosen.fading.mixture)[leading]
         return float(factors[0]) if len(factors) == 1 else factors
 
-    def _fitted(self) -> tuple[Floats, Any, Floats]:
+    def _fitted(self) -> tuple[Floats, Floats, Floats]:
         """Weights W (d, c), centre m (d,), offset b (c,): outputs are Wᵀ (x − m) + b."""
-        if self._compiled is not None:
-            return _fitted(self._compiled)
-        return self.weights_, self.center_, self.offset_
+        own = self.__dict__
+        if "_fit" in own:
+            return own["_fit"]  # type: ignore[no-any-return]
+        if "_on_device" in own:
+            return own["_on_device"].fitted()  # type: ignore[no-any-return]
+        return least_squares.fitted(self.state_)
+
+    def _scores(self, X: Floats) -> Floats:
+        """Outputs of rows, centred first so that large feature means do not reduce precision."""
+        fit = self._fitted()
+        if X.size <= CACHED_VALUES:
+            return least_squares.scores(fit, X)
+        scores = np.empty((len(X), fit[0].shape[1]))
+        width = max(1, CACHED_VALUES // max(1, X.shape[1]))
+        for i in range(0, len(X), width):
+            rows = slice(i, i + width)
+            scores[rows] = least_squares.scores(fit, X[rows])
+        return scores
+
+    def _core(self) -> Floats:
+        """The vector without what follows it, from which variances are computed."""
+        state: Floats = self.state_
+        return state if int(state[Slot.FLAGS]) & Flag.MIXTURE else state[: Parts(state).size]
+
+    def frozen_copy(self) -> Any:
+        """Return a copy for prediction that later learning does not change."""
+        frozen = object.__new__(type(self))
+        out = ("state_", "_on_device", "_single", "times_")
+        frozen.__dict__ = {key: value for key, value in self.__dict__.items() if key not in out}
+        if "rows_seen_" in self.__dict__ and "_frozen" not in self.__dict__:
+            fit = self._fitted()
+            size = nbytes(self) - sum(part.nbytes for part in fit)
+            frozen.__dict__ |= {"_frozen": size, "_fit": fit}
+            if "calibration_" in frozen.__dict__:
+                frozen.__dict__["calibration_"] = frozen.__dict__["calibration_"].copy()
+        return frozen
+
+    # -- growing, merging and copying --------------------------------------------------------------
 
     def _widen(self, d: int) -> None:
-        extra = d - len(self.initial_weights_)
-        super()._widen(d)
-        self.center_ = np.append(
-            np.broadcast_to(self.center_, len(self.initial_weights_)), np.zeros(extra)
-        )
-        self.initial_weights_ = np.vstack(
-            (self.initial_weights_, np.zeros((extra, self.initial_weights_.shape[1])))
-        )
-        state = self.forgetting_
-        share = state.share_of_new(self.prior_) if isinstance(state, Floor) else self.prior_.remains
-        self.memory_ = self.memory_.grown(d, self.centering_, share)
-        self.centering_ = self.centering_.grown(d)
-        self.forgetting_ = self.forgetting_.grown(d, float(_diagonal(self.ridge)))
-        self.prior_ = self.prior_.grown(d)
+        chosen = self._rule()
+        grown = Directional.grown if isinstance(chosen, Directional) else least_squares.grown
+        self.state_ = grown(self.state_, d)
 
-    # -- merging -----------------------------------------------------------------------------------
+    def _add_outputs(self, at: Array, c: int) -> None:
+        """Extend to c outputs; those in columns ``at`` are new."""
+        chosen = self._rule()
+        directional = isinstance(chosen, Directional)
+        extended = Directional.with_outputs if directional else least_squares.with_outputs
+        self.state_ = extended(self.state_, at, c)
 
     @property
     def _merging(self) -> Any:
         """``exact`` if the state is a decayed sum over rows or stores rows, else ``refused``.
 
-        ``approximate`` with automatic forgetting, since the floors depend on the order of all rows.
+        ``approximate`` with automatic forgetting, since the bounds depend on the order of all rows,
+        with a prior, whose unit is that of the learner whose rows excite a feature first, and with
+        a held ridge, which is put back in turns.
         """
         chosen = self._rule()
-        if chosen.state is AutoState:
+        if isinstance(chosen, Auto):
             return "approximate"
-        return "exact" if chosen.additive or chosen.stores_rows else "refused"
+        if not (chosen.additive or chosen.stores_rows):
+            return "refused"
+        held = chosen.fading.held and not chosen.stores_rows
+        return "approximate" if self._prior or held else "exact"
 
     @property
     def _stored_rows(self) -> str:
         """What the state contains of single rows, with a remedy; empty if it has only sums."""
         if not hasattr(self, "rows_seen_"):
             return "which has not learned any rows; let each site learn first"
-        if self._merging != "exact" or self._rule().stores_rows:
-            return f"whose forgetting is {self._rule()}; use forgetting=1.0"
+        chosen = self._rule()
+        if chosen.stores_rows or not chosen.additive:
+            return f"whose forgetting is {chosen}; use forgetting=1.0"
         if self._prior:
-            return "whose prior stores its first row; use prior=0 and a ridge"
-        if self.memory_.span is not None:
+            return "whose prior stores the size of its first row; use prior=0 and a ridge"
+        parts = Parts(self.state_)
+        if parts.flags & Flag.UNITS and (parts.prior[: parts.d] > 0.0).any():
             return "which stores a reference row until its rows determine all weights; use a ridge"
         return ""
 
@@ -299,10 +590,9 @@ class LeastSquares(Linear):
                 f"got one whose `forgetting` is {chosen} after it learned with another kind. "
                 "Restore the former value, or call fit to start again with the new one."
             )
-        floored = (
-            0 if chosen.stores_rows else getattr(getattr(self, "forgetting_", None), "rows", 0)
-        )
-        if self._merging != "refused" and not floored:  # and no floor was active before
+        own = self.__dict__.get("state_")
+        bounded = own is not None and own[Slot.LEVEL] > 0.0 and not isinstance(chosen, Auto)
+        if self._merging != "refused" and not bounded:
             return ""
         return (
             f"got one whose state with forgetting {chosen} is not a decayed sum over rows. "
@@ -317,151 +607,90 @@ class LeastSquares(Linear):
                 f"{type(self).__name__}.merge: `forgetting` must be the same in both, {one} as in "
                 f"the first, got {two}. Learn all parts with the same parameters."
             )
-        if self._rule().stores_rows:
-            self._merge_window(other, layout)
-        else:
-            merge_sums(self, other, layout)
+        merge_learners(self, other, layout)
 
-    def _merge_window(self, other: Self, layout: Layout) -> None:
-        """Learn the rows of another learner's window; for windows of time, in order of time."""
-        chosen, where = self._rule(), f"{type(self).__name__}.merge"
-        if layout.concurrent and chosen.clock is None:
-            raise MergeError(
-                f"{where}: `concurrent` must be False with {chosen}, which stores the last rows of "
-                "one stream, got True. Use a window of time, Window(span=...)."
-            )
-        if layout.d > self.n_features_in_:
-            self._widen(layout.d)
-        more = align_rows(
-            other.forgetting_.stored_rows,
-            other.initial_weights_,
-            layout,
-            self.initial_weights_.shape[1],
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.endswith("_") and self._single is not None:
+            self.__dict__["_single"] = None  # a parameter applies from the next row
+        super().__setattr__(name, value)
+
+    def _snapshot(self) -> dict[str, Any]:
+        """The attributes, with a copy of the state; another thread may learn single rows."""
+        own = {key: value for key, value in self.__dict__.items() if key != "_single"}
+        if "state_" in own:
+            own["state_"] = own["state_"].copy()
+            own["rows_seen_"] = int(own["state_"][Slot.ROWS])
+        if "calibration_" in own:
+            own["calibration_"] = own["calibration_"].copy()
+        return own
+
+    def __copy__(self) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__ = self._snapshot()
+        twin._view_single()
+        return twin
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        twin = object.__new__(type(self))
+        memo[id(self)] = twin
+        twin.__dict__ = copy.deepcopy(self._snapshot(), memo)
+        twin._view_single()
+        return twin
+
+    def __getstate__(self) -> Any:
+        if "_on_device" in self.__dict__ and "state_" not in self.__dict__:
+            self.__dict__["state_"] = self.state_  # downloaded
+        twin = object.__new__(type(self))
+        twin.__dict__ = self._snapshot()
+        own: Any = super(LeastSquares, twin).__getstate__()
+        return {key: value for key, value in own.items() if key != "_on_device"}
+
+    @property
+    def _sound(self) -> bool:
+        """Whether the attributes of a loaded file match."""
+        own = self.__dict__
+        if "rows_seen_" not in own:
+            return True
+        c = len(own["classes_"]) if "classes_" in own else own.get("n_outputs_", 0)
+        state, d = own.get("state_"), own.get("n_features_in_", 0)
+        chosen = self._rule()
+        if isinstance(chosen, Directional) and isinstance(state, np.ndarray):
+            state = chosen.checked(state)
+        sound = least_squares.is_sound(state, d, c)
+        if sound and "times_" in own and state is not None:
+            return len(own["times_"]) == len(least_squares.stored_rows(state)[0])
+        return sound
+
+
+def penalty(ridge: ArrayLike, d: int, where: str) -> float | Floats:
+    """The penalty that a ridge specifies: a number, or rows L (p, d) with LᵀL = Π.
+
+    Raises
+    ------
+    ParameterError
+        If the ridge is negative, or no symmetric positive semidefinite matrix of shape (d, d).
+    """
+    try:
+        array = np.asarray(ridge, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.zeros(0)
+    if array.ndim == 0:
+        return validation.in_range(ridge, "ridge", where, low=0.0)
+    good = array.shape == (d, d) and np.isfinite(array).all() and (array == array.T).all()
+    values, vectors = np.linalg.eigh(array) if good else (np.full(1, -1.0), array)
+    rounding = len(values) * np.finfo(np.float64).eps * np.abs(values).max()
+    if (values < -rounding).any():
+        shape = f"shape {array.shape}" if array.size else repr(ridge)
+        problem = "one that is not" if good else shape
+        raise ParameterError(
+            f"{where}: `ridge` must be a number >= 0 or a symmetric positive semidefinite matrix "
+            f"of shape ({d}, {d}), got {problem}. Pass a number, or a matrix such as A.T @ A."
         )
-        empty = not len(self.forgetting_)
-        overlap = chosen.clock is not None and not empty and more.time[0] < self.time_
-        if overlap and self.prior_.level:
-            raise MergeError(
-                f"{where}: with a `prior` all rows of the second must be later than those of the "
-                "first, got some that are earlier. Merge in order of time, or set prior=0."
-            )
-        if len(more) < other.rows_seen_:
-            add_unstored_prior(self, other, layout)
-        if overlap:
-            own = self.forgetting_.stored_rows
-            own = replace(own, b=own.b + own.X @ self.initial_weights_)
-            self._start(layout.d, self.initial_weights_.shape[1])
-            del self.time_
-            more = own.then(more)
-            more = more.part(np.argsort(more.time, kind="stable"))
-        self._learn(more.X, more.b, more.roots**2, None, more.time)
-        if empty:  # the other learner's first row may have left the window
-            first = np.zeros(layout.d)
-            first[layout.features] = other.prior_.first
-            self.prior_ = replace(self.prior_, first=first)
-
-    # -- the compiled state ------------------------------------------------------------------------
-
-    def _learn_few(self, X: TableLike, y: ArrayLike | None, where: str) -> Floats | None:
-        if self._compiled is None or "classes_" in self.__dict__:
-            return None
-        if validation.is_small_table(X, _NUMBERS):
-            X = validation.matrix(X, f"{type(self).__name__}.{where}", **self._shape())[0]
-            y = validation.series_array(y)
-        if not (_is_plain(X, 2) and _is_plain(y, self.target_ndim_)):
-            return None
-        same_features = X.shape[1] == self._compiled.d
-        same_outputs = len(y) == len(X) and y.size == len(X) * self._compiled.c
-        if not (0 < X.size <= _NUMBERS and same_features and same_outputs):
-            return None
-        X, y, errors = np.ascontiguousarray(X), np.ascontiguousarray(y), np.empty(y.shape)
-        return y - errors if self._compiled.learn_few(len(y), X, y, errors) else None
-
-    def _learn_at_time(
-        self, compiled: Any, x: RowLike, y: ArrayLike | None, weight: float, time: TimeLike
-    ) -> bool:
-        chosen, own = self._rule(), self.__dict__
-        now = None if chosen.clock is None else validation.time_like(own["time_"], time)
-        if now is None or own.get("time_aware_"):
-            return False
-        passed: Any = now - own["time_"]
-        if isinstance(passed, np.timedelta64):
-            passed = passed / np.timedelta64(1, "s")
-        if not compiled.learn_one(x, y, weight, passed / chosen.unit):  # type: ignore[attr-defined]
-            return False
-        own["time_"] = now
-        return True
-
-    def _set_arrays(self, arrays: ArrayState) -> None:
-        """Set the learned attributes."""
-        (self.memory_, self.centering_, self.prior_), self.forgetting_ = arrays
-        self.weights_, self.center_, self.offset_ = arrays.fitted(self.initial_weights_)
-
-    def _compile(self) -> None:
-        """Do nothing: the state is compiled when a row is learned."""
-
-    def _read_all(self, compiled: Any) -> dict[str, Any]:
-        (memory, centering, prior), state = read(compiled)
-        return {
-            "memory_": memory,
-            "centering_": centering,
-            "prior_": prior,
-            "forgetting_": state,
-            **dict(zip(_FITTED, _fitted(compiled), strict=True)),
-        }
-
-    def _read(self, compiled: Any, name: str) -> Any:
-        if name == "weights_":  # also without copies of the means
-            weights = np.empty((compiled.d, compiled.c))
-            if compiled.fitted(weights, None, None) is not False:
-                return weights
-        return self._read_all(compiled)[name]
-
-    def _for_prediction(self, compiled: Any) -> dict[str, Any]:
-        fitted = _fitted(compiled)
-        left_out = compiled.nbytes - sum(part.nbytes for part in fitted)
-        return {**dict(zip(_FITTED, fitted, strict=True)), "_frozen": left_out}
-
-    def _import(self, state: CompiledRows) -> None:
-        """Continue from the content of a compiled state."""
-        if native.loops is not None:
-            self._set_compiled(
-                state.compiled(self._rule(), self.initial_weights_, self._row_format())
-            )
-            return
-        self._set_arrays(state.arrays())
-
-    def _exported(self, compiled: Any) -> dict[str, Any]:
-        exact: dict[str, Any] = compiled.constants[0].exported(compiled)
-        return exact or self._read_all(compiled)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        attributes = dict(state)
-        compiled = attributes.pop("compiled_", None)
-        super().__setstate__(attributes)  # type: ignore[misc]
-        if compiled is not None:
-            self.compiled_ = compiled
-
-    def _missing(self, name: str) -> AttributeError:
-        if self._frozen is None:
-            return super()._missing(name)
-        return NotFittedError(
-            "onepass: learning, saving and `return_std` must be used with a whole learner, got its "
-            "`frozen_copy()`, which only predicts. Use `model()` of a durable learner, or "
-            "copy.deepcopy of another learner."
-        )
+    used = values > rounding
+    return np.asarray(np.sqrt(values[used])[:, None] * vectors.T[used])
 
 
-def _fitted(compiled: Any) -> tuple[Floats, Floats, Floats]:
-    """Weights W (d, c), centre m (d,), offset b (c,) of a compiled state."""
-    weights, middle = np.empty((compiled.d, compiled.c)), np.empty(compiled.d)
-    offset = np.empty(compiled.c)
-    if compiled.fitted(weights, middle, offset) is False:  # a window that is not accurate
-        return read(compiled).past.fitted(compiled.constants[-1])
-    return weights, middle, offset
-
-
-def _is_plain(values: object, ndim: int) -> TypeGuard[Floats]:
+def _is_plain(values: object, ndim: int) -> Any:
     """Whether values are an aligned float64 array of this number of dimensions."""
     if type(values) is not np.ndarray or values.dtype != np.float64:
         return False
@@ -478,28 +707,21 @@ def _largest(X: Floats, Y: Floats, s: Floats | None) -> float:
         return max(largest, float((sizes * np.sqrt(s)).max()))
 
 
-def _diagonal(ridge: ArrayLike) -> Floats:
-    """The diagonal of the ridge matrix."""
-    array = np.asarray(ridge, dtype=np.float64)
-    return np.asarray(np.diagonal(array) if array.ndim == 2 else array)
-
-
 class RLSRegressor(LeastSquares, Regressor):
     """Recursive least squares: linear regression fitted exactly to all rows so far.
 
     Parameters
     ----------
-    ridge : float or array-like of shape (d, d), default=1e-6
+    ridge : float or array-like of shape (d, d), default=1e-12
         Penalty Π >= 0 in ``ridge`` · ‖w − w₀‖² on the coefficients, in units of a squared feature;
         or a symmetric positive semidefinite matrix. 0 is ordinary least squares; while the rows do
-        not determine the solution, it has least norm in units of each feature's first value. The
-        intercept is not penalised. Features much smaller than 1 require a smaller ridge, or 0 with
-        a ``prior``.
+        not determine the solution, it has about the least norm in units of the lengths of the
+        columns. The intercept is not penalised. Scale features that are smaller than 1e-6.
     forgetting : float, forgetting rule or str, default=1.0
         A float is the forgetting factor λ in (0, 1]: a row k rows ago has weight λᵏ; 1 means no
-        forgetting. λ is short for ``op.forgetting.Bounded(λ)``, which retains the information of
-        one row about features that are unexcited. ``"auto"`` mixes eight factors, weighted by
-        their errors, for streams whose rate of change is unknown
+        forgetting. λ is short for ``op.forgetting.Bounded(λ)``, which retains information about
+        unexcited features. ``"auto"`` mixes eight factors, weighted by their errors, for streams
+        whose rate of change is unknown
         (:class:`~onepass.memory.forgetting.Auto`). Other rules of
         :mod:`onepass.memory.forgetting`, such as forgetting by time, can be given as objects or
         strings, such as ``"window:1000"``.
@@ -554,7 +776,7 @@ class RLSRegressor(LeastSquares, Regressor):
 
     def __init__(
         self,
-        ridge: ArrayLike = 1e-6,
+        ridge: ArrayLike = 1e-12,
         forgetting: float | str | ForgettingRule = 1.0,
         *,
         prior: float | None = None,
@@ -596,14 +818,14 @@ class RLSRegressor(LeastSquares, Regressor):
             return super().predict(X)
         array = self._matrix(X, "predict")
         predictions = self._to_predictions(self._scores(array), None)
-        std = np.sqrt(self._arrays().variance(array, self.initial_weights_))
+        std = np.sqrt(least_squares.variance(self._core(), array))
         return predictions, self._to_predictions(std, None)
 
     @property
     def covariance_(self) -> Floats:
         """Covariance of the coefficients (3): (d, d), or (c, d, d) for several outputs."""
         check_fitted(self, "covariance_")
-        covariance = self._arrays().covariance(self.initial_weights_)
+        covariance = least_squares.covariance(self._core())
         return covariance[0] if self.target_ndim_ == 1 else covariance
 
     @property
@@ -627,11 +849,13 @@ class RLSRegressor(LeastSquares, Regressor):
         std : float or ndarray of shape (c,)
             Only with ``return_std``, as in ``predict``. Infinite before the first row.
         """
+        single = self._single
         if not return_std:
-            return super().predict_one(x)
-        found = None if self._compiled is None else self._compiled.predict_std(x)
-        if found is not None:
-            return found
+            prediction = None if single is None else single.predict_one(x)
+            return super().predict_one(x) if prediction is None else prediction
+        both = None if single is None else single.predict_std(x)
+        if both is not None:
+            return both
         row = self._row(x, f"{type(self).__name__}.predict_one")
         if self._started:
             predictions, std = self.predict(row[None], return_std=True)
@@ -654,7 +878,7 @@ class RLSClassifier(LeastSquares, Classifier):
 
     Parameters
     ----------
-    ridge : float or array-like of shape (d, d), default=1e-6
+    ridge : float or array-like of shape (d, d), default=1e-12
         As in :class:`RLSRegressor`.
     forgetting : float, forgetting rule or str, default=1.0
         As in :class:`RLSRegressor`.
@@ -692,7 +916,7 @@ class RLSClassifier(LeastSquares, Classifier):
 
     def __init__(
         self,
-        ridge: ArrayLike = 1e-6,
+        ridge: ArrayLike = 1e-12,
         forgetting: float | str | ForgettingRule = 1.0,
         *,
         prior: float | None = None,
@@ -707,14 +931,8 @@ class RLSClassifier(LeastSquares, Classifier):
         self.classes = classes
         self.device = device
 
-    def _add_outputs(self, at: Array, c: int) -> None:
-        super()._add_outputs(at, c)
-        self.initial_weights_ = np.zeros((len(self.initial_weights_), c))
-        self.centering_ = self.centering_.with_outputs(at, c)
-        self.memory_ = self.memory_.with_outputs(at, c)
-        self.forgetting_ = self.forgetting_.with_outputs(at, c)
-
-    def _start(self, d: int, c: int) -> None:
-        super()._start(d, c)
-        if isinstance(self.forgetting_, AutoState):
-            self.forgetting_ = replace(self.forgetting_, indicators=True)
+    def predict_one(self, x: RowLike) -> Any:
+        """Predict the label of one row; None if no class is known."""
+        single = self._single
+        prediction = None if single is None else single.predict_one(x)
+        return super().predict_one(x) if prediction is None else prediction

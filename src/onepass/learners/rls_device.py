@@ -1,35 +1,37 @@
 """Recursive least squares in PyTorch tensors on a device, for blocks of rows with many features.
 
-The state of :mod:`onepass.memory.square_root`, [R z] and the means, remains on the device between
-blocks; :mod:`onepass.linalg.block_qr` adds the blocks. Rows that it cannot add accurately, and rows
-before the past determines all directions, are learned in NumPy arrays. Each block synchronizes
-once, to read its errors and whether the result is accurate. Cost: 2 p² multiplications per row,
-O(p²) memory.
+The triangle [R z], the means and the sums of :mod:`onepass.memory.least_squares` remain on the
+device between blocks. Row k of a block of n rows with weights s_k has the weight u_k, in units of
+the last row. With an intercept it is centred at the means of the rows before it; the masses are
+M_k = λⁿ M₀ + u₁ + … + u_k:
+
+    u_k = λ^(n−k) s_k,      h_k = u_k M_{k−1} / M_k;   without an intercept h_k = u_k         (1)
+    a_k = x_k − x̄_{k−1},    x̄_k = x̄₀ + Σ_{i≤k} u_i (x_i − x̄₀) / M_k                          (2)
+    [R z] ← triangle of √λⁿ [R z] and the rows √h_k [a_k b_k],   b_k = y_k − ȳ_{k−1}         (3)
+
+:mod:`onepass.linalg.block_qr` computes (3), and the error of each row just before it is learned.
+Rows that it cannot add accurately, and rows before the past determines all weights, are learned on
+the host. Each block synchronizes once, to read its errors and whether the result is accurate.
+Cost: 2 p² multiplications per row, O(p²) memory.
 """
 
 import copy
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
 from onepass import linalg
 from onepass.errors import ParameterError, import_extra
-from onepass.learners.rls_compiled import ArrayState, fading
 from onepass.linalg.block_qr import add_rows
-from onepass.memory.floor import Floor, rows_between
-from onepass.memory.forgetting import Bounded, Exponential
-from onepass.memory.forgetting.exponential import LeastSquaresState, NewRows
-from onepass.memory.square_root import Prior
-from onepass.serialization.state import nbytes
+from onepass.memory.least_squares import put_triangle, triangle
+from onepass.memory.vector import HEAD, Flag, Parts, Slot
 from onepass.types import Array, Floats
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-__all__ = ["Device", "DeviceRows"]
+__all__ = ["Device", "DeviceState"]
 
 _WIDTH = 1024  # rows that are added at once
+_DEEPEST = -10.0  # log2 of the smallest fade within these rows
+_SUDDEN = -8.0  # log2 of a fade before a row after which the past is only a prior
 _SAFE_GRAM = 1e4  # V is not large if the sum of its squares is below this bound
 _REACH = 1e6  # largest safe ratio of a row to the diagonal entry of R in each feature
 _SMALLEST = 1e-50  # squares of larger diagonal entries, and their sums, are safe
@@ -56,7 +58,9 @@ class Device:
 
     def __init__(self, name: str, rule: Any, who: str) -> None:
         self.torch: Any = import_extra("torch", extra="torch", where=f"{who}(device={name!r})")
-        if type(rule) not in {Bounded, Exponential} or not fading(rule)[0] or fading(rule)[1]:
+        fading = rule.fading
+        stored = fading.window is not None or fading.mixture
+        if rule.clock or stored or fading.level or fading.held:
             raise ParameterError(
                 f"{who}: `forgetting` must be 1.0 or op.forgetting.Exponential(factor) with "
                 f"device={name!r}, got {rule}. Use one of these, or device=None."
@@ -72,64 +76,49 @@ class Device:
                 f"torch, such as 'cpu' or 'cuda', got {name!r}. Pass device=None to learn in NumPy."
             ) from error
 
-    def compile(
-        self, rule: Any, past: LeastSquaresState, floor: Floor, start: Floats, row_format: object
-    ) -> "DeviceRows | None":
-        """Copy a state to the device; None if directions are undetermined."""
-        del row_format
-        memory, _, prior = past
-        unknown = prior.level and memory.ridge is None and not prior.seen.all()
-        if memory.span is not None or unknown:
-            return None
-        if not np.abs(np.diagonal(memory.R)).min() > _SMALLEST:
-            return None
-        parts = [_mapped(part, self.tensor) for part in past]
-        return DeviceRows(self, LeastSquaresState(*parts), floor, self.tensor(start), rule.factor)
-
     def tensor(self, array: Array) -> Any:
-        """Copy an array to the device, as float64 or bool; on the CPU it may be a view."""
+        """Copy an array to the device, as float64; on the CPU it may be a view."""
         return linalg.like(np.require(array, None, ("C", "W")), self.like)
 
 
-class DeviceRows:
-    """A state of least squares in tensors, in the place of a compiled state.
+class DeviceState:
+    """A vector of least squares in tensors.
 
     Parameters
     ----------
     device : Device
-    past : LeastSquaresState
-        The state, with tensors in place of arrays.
-    floor : Floor
-        The state of the forgetting rule, which does not change.
-    start : tensor of shape (d, c)
-        w₀.
-    factor : float
-        λ.
+    vector : ndarray
+        A vector that :meth:`of` accepts; it is copied.
     """
 
-    state: ClassVar[type] = Floor
-    seen: ClassVar[int] = 0
-    calibration: Any = None
+    def __init__(self, device: Device, vector: Floats) -> None:
+        parts = Parts(vector)
+        self.device, self.d, width = device, parts.d, parts.d + parts.c
+        self.head, self.start = parts.head.copy(), parts.start.copy()
+        self.prior = device.tensor(parts.prior[: self.d].copy())
+        arrays = np.hstack(triangle(vector)), np.stack((parts.means, parts.rests))[:, :width]
+        self.triangle, self.means = map(device.tensor, arrays)
+        arrays = parts.sums[:width].copy(), parts.squares.copy()
+        self.sums, self.squares = map(device.tensor, arrays)
+        self.w = self._solution(self.triangle)
+        self._fitted: tuple[Floats, Floats, Floats] | None = None
 
-    def __init__(
-        self,
-        device: Device,
-        past: LeastSquaresState,
-        floor: Floor,
-        start: "Tensor",
-        factor: float,
-    ) -> None:
-        self.device, self.past, self.floor = device, past, floor
-        self.start, self.factor = start, factor
-        self.constants = (type(self),)
-        self.d, self.c = start.shape
-        self._fitted: Any = None
+    @classmethod
+    def of(cls, device: Device, vector: Floats) -> Self | None:
+        """Copy a vector to the device; None if its next rows must be learned on the host.
+
+        These are rows while a weight is undetermined or a prior may be removed, and all rows of a
+        factor so small that the past is only a prior of the next row.
+        """
+        parts = Parts(vector)
+        removable = bool(parts.flags & Flag.UNITS) and (parts.prior[: parts.d] >= 0.0).any()
+        if removable or parts.head[Slot.FACTOR] < _SUDDEN:
+            return None
+        return cls(device, vector) if np.diagonal(parts.T).min() > _SMALLEST**2 else None
 
     def copy(self) -> Self:
         """A copy that shares the tensors, which are never modified."""
         return copy.copy(self)
-
-    snapshot = copy
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         return self.copy()
@@ -137,107 +126,112 @@ class DeviceRows:
     @property
     def nbytes(self) -> int:
         """Size of the tensors in bytes."""
-        return nbytes(self.past)
+        tensors = (self.triangle, self.means, self.sums, self.squares, self.w, self.prior)
+        return sum(tensor.nbytes for tensor in tensors)
 
-    def learn_one(self, *_: object) -> bool:
-        """Return False: single rows are validated by Python, and learned as blocks of one row."""
-        return False
+    def fitted(self) -> tuple[Floats, Floats, Floats]:
+        """Weights W (d, c), centre m (d,), offset b (c,): a row's prediction is Wᵀ(x − m) + b.
 
-    learn_few = learn_one
-
-    def predict_one(self, *_: object) -> None:
-        """Return None: rows are predicted in NumPy."""
-
-    predict_std = predict_one
-
-    def fitted(self, weights: Floats, middle: Floats | None, offset: Floats | None) -> None:
-        """Write weights, centre and offset to arrays; they are copied once after learning."""
-        if self._fitted is None:
-            self._fitted = [linalg.host(part) for part in self.past.fitted(self.start)]
-        for out, part in zip((weights, middle, offset), self._fitted, strict=True):
-            if out is not None:
-                out[:] = part
-
-    @classmethod
-    def exported(cls, state: "DeviceRows") -> dict[str, Any]:
-        """Return nothing: files contain the state in NumPy arrays."""
-        del state
-        return {}
-
-    @classmethod
-    def read(cls, state: "DeviceRows") -> ArrayState:
-        """Copy a state to NumPy arrays."""
-        memory, centering, prior = (_mapped(part, _array) for part in state.past)
-        memory = replace(memory, R=np.asfortranarray(memory.R))
-        prior = replace(prior, seen=prior.seen.astype(bool))
-        return ArrayState(LeastSquaresState(memory, centering, prior), state.floor)
-
-    def learn(self, rows: NewRows, errors: Floats) -> int:
-        """Learn rows one after the other; write their errors just before to ``errors`` (n, c).
-
-        Returns the number of rows learned: the others must be learned in NumPy.
+        The arrays are copied from the device once after learning.
         """
-        width = min(_WIDTH, rows_between(self.factor, _WIDTH))
-        for i in range(0, len(rows.X), width):
-            part = rows.part(i, i + width)
-            if not any(self._learned(part, errors[i : i + width], sharp=s) for s in (False, True)):
-                return i
-        return len(rows.X)
+        if self._fitted is None:
+            (means, rests), d = self.means, self.d
+            parts = self.w, means[:d], means[d:] + (rests[d:] - rests[:d] @ self.w)
+            W, m, b = map(linalg.host, parts)
+            self._fitted = W, m, b
+        return self._fitted
 
-    def _learned(self, rows: NewRows, errors: Floats, *, sharp: bool) -> bool:
-        """Learn some rows; return False, with the state unchanged, if the result is inaccurate."""
-        torch, (memory, centering, prior) = self.device.torch, self.past
-        X, Y = self.device.tensor(rows.X), self.device.tensor(rows.Y)
-        reduced = centering.reduce(X, Y, rows.weights, np.full(len(X), self.factor))
-        A, b = reduced.X, reduced.Y - reduced.X @ self.start
-        W = torch.hstack((memory.R, memory.z)).mul_(reduced.before**0.5)
-        prior = prior.faded(reduced.before)
-        first = int(reduced.scale[0] == 0.0)
-        if first and prior.level:
-            prior = replace(prior, first=X[0].clone())
-        if prior.level and len(A) > first:
-            prior = _with_pseudo_rows(prior, W, A[first:], self.factor / reduced.ages[first:])
-        scale = linalg.like(reduced.scale, X)[:, None]
-        depth = W.diagonal().abs()
-        calm = ((A * scale).abs().amax(0) <= _REACH * depth).all() & (depth.min() > _SMALLEST)
-        rest, spread, size = add_rows(W, torch.hstack((A, b)).mul_(scale), sharp=sharp)
-        w = torch.linalg.solve_triangular(W[:, : self.d], W[:, self.d :], upper=True)
-        squares = (memory.squares * reduced.before + (rest * rest).sum(0)) * reduced.fade
+    def vector(self) -> Floats:
+        """Copy the state to a vector."""
+        vector, width = np.zeros(Parts(self.head).size), self.means.shape[1]
+        vector[:HEAD] = self.head
+        parts, W = Parts(vector), linalg.host(self.triangle)
+        put_triangle(vector, W[:, : self.d], W[:, self.d :])
+        parts.means[:width], parts.rests[:width] = linalg.host(self.means)
+        parts.sums[:width], parts.squares[:] = map(linalg.host, (self.sums, self.squares))
+        parts.prior[: len(self.prior)], parts.start[:] = linalg.host(self.prior), self.start
+        return vector
+
+    def learn(self, X: Floats, Y: Floats, weights: Floats | None, errors: Floats) -> int:
+        """Learn rows X (n, d), Y (n, c) of some weights (n,); write errors just before, (n, c).
+
+        Returns the number of rows learned: the next ones must be learned on the host.
+        """
+        width = int(_DEEPEST / min(self.head[Slot.FACTOR], _DEEPEST / _WIDTH))
+        for i in range(0, len(X), width):
+            rows = slice(i, i + width)
+            s = np.ones(len(X[rows])) if weights is None else weights[rows]
+            block = X[rows], Y[rows], s, errors[rows]
+            if not (self._add(*block, sharp=False) or self._add(*block, sharp=True)):
+                return i
+        return len(X)
+
+    def _add(self, X: Floats, Y: Floats, weights: Floats, errors: Floats, *, sharp: bool) -> bool:
+        """Learn a block; return False, with the state unchanged, if the result is inaccurate."""
+        torch, d, n, head = self.device.torch, self.d, len(X), self.head.copy()
+        log, fade = head[Slot.FACTOR], float(np.exp2(n * head[Slot.FACTOR]))
+        ages = np.exp2(log * np.arange(n - 1.0, -1.0, -1.0))
+        u = ages * weights
+        masses = fade * head[Slot.MASS] + np.append(0.0, np.cumsum(u))
+        rows, means = torch.hstack((self.device.tensor(X), self.device.tensor(Y))), self.means
+        free = bool(int(head[Slot.FLAGS]) & Flag.FREE)
+        if free:
+            rows, means = self._centred(rows, u, masses)
+        roots = self.device.tensor(np.sqrt(u * (masses[:-1] / masses[1:]) if free else u))[:, None]
+        W, sums = self.triangle * fade**0.5, self.sums * fade
+        prior = (
+            self._with_new_features(W, sums, rows[:, :d], ages) if len(self.prior) else self.prior
+        )
+        rows, depth = rows.mul_(roots), W.diagonal().abs()
+        sums += (rows * rows).sum(0)
+        calm = (rows[:, :d].abs().amax(0) <= _REACH * depth).all() & (depth.min() > _SMALLEST)
+        rest, spread, size = add_rows(W, rows, sharp=sharp)  # (3)
+        w, squares = self._solution(W), self.squares * fade + (rest * rest).sum(0)
         finite = w.isfinite().all() & squares.isfinite().all()
         good = calm & finite & ((size < _SAFE_GRAM) | sharp)
-        before = torch.where(scale > 0.0, rest * spread / scale, b)
-        found = linalg.host(torch.cat((before.flatten(), good.to(X)[None])))
-        if not found[-1]:
+        numbers = linalg.host(torch.cat(((rest * spread / roots).flatten(), good.to(rest)[None])))
+        if not numbers[-1]:
             return False
-        errors[:] = found[:-1].reshape(errors.shape)
-        W.mul_(reduced.fade**0.5)
-        memory = replace(memory, R=W[:, : self.d], z=W[:, self.d :], w=w, squares=squares)
-        self.past = LeastSquaresState(memory, reduced.center, prior.faded(reduced.fade))
-        self._fitted = None
+        errors[:] = numbers[:-1].reshape(errors.shape)
+        if free and masses[0] == 0.0:  # the first row only sets the means
+            errors[0] = Y[0] - (self.start @ X[0] if len(self.start) else 0.0)
+        head[[Slot.ROWS, Slot.FADED]] += n, n * log
+        head[Slot.MASS] = masses[-1]
+        self.head, self.prior = head, prior
+        self.triangle, self.means, self.sums, self.squares = W, means, sums, squares
+        self.w, self._fitted = w, None
         return True
 
+    def _centred(self, rows: Any, u: Floats, masses: Floats) -> tuple[Any, Any]:
+        """Subtract in place the means before each row; also return the means after them: (2).
 
-def _mapped(part: Any, convert: Any) -> Any:
-    """A part of a state with all arrays, or tensors, converted."""
-    own = {field.name: getattr(part, field.name) for field in fields(part)}
-    found = {name: value for name, value in own.items() if getattr(value, "ndim", 0)}
-    return replace(part, **{name: convert(value) for name, value in found.items()})
+        Each mean is the sum of two numbers, the second of which is the rounding error of the first.
+        """
+        mean, rest = self.means if masses[0] > 0.0 else (rows[0].clone(), self.means[1])
+        rows.sub_(mean).sub_(rest)
+        weights, mass = (self.device.tensor(part)[:, None] for part in (u, masses[1:]))
+        moved = (weights * rows).cumsum(0) / mass
+        rows[1:] -= moved[:-1]
+        more = rest + moved[-1]
+        total = mean + more
+        back = total - mean
+        return rows, self.device.torch.stack((total, (mean - (total - back)) + (more - back)))
 
+    def _with_new_features(self, W: Any, sums: Any, rows: Any, ages: Floats) -> Any:
+        """Add the prior of features that centred rows excite first, in place; return the prior.
 
-def _array(tensor: Any) -> Floats:
-    """A tensor as a contiguous array."""
-    return np.ascontiguousarray(linalg.host(tensor))
+        So far the row and the column of R of such a feature are 0 but for the diagonal.
+        """
+        excited, fade = rows != 0.0, float(np.exp2(len(rows) * self.head[Slot.FACTOR]))
+        new, first = excited.any(0) & (self.prior == 0.0), excited.byte().argmax(0)
+        size = rows.gather(0, first[None])[0].square() * self.device.tensor(ages)[first]
+        size = size * (float(self.head[Slot.PRIOR]) * new)
+        diagonal = W.diagonal().clone()
+        W.mul_((diagonal.hypot(size.sqrt()) / diagonal.abs()).where(new, 1.0)[:, None])
+        sums[: self.d] += size
+        faded = (self.prior * fade).clamp_min(np.finfo(float).tiny)  # 0 is a feature not seen
+        return faded.where(self.prior > 0.0, self.prior + size)
 
-
-def _with_pseudo_rows(prior: Prior, W: Any, X: Any, age: Floats) -> Prior:
-    """Add the pseudo-rows of features that centred rows X (n, p) excite first to W = [R z].
-
-    Until then the column of a feature is 0 but for the ridge, so that only its diagonal changes.
-    """
-    there = X != 0.0
-    new = there.any(0) & ~prior.seen
-    row = there.byte().argmax(0)
-    size = X.gather(0, row[None])[0].abs() * linalg.like((prior.level * age) ** 0.5, X)[row] * new
-    diagonal = W.diagonal()
-    diagonal.copy_(diagonal.hypot(size).where(new, diagonal))
-    return replace(prior, seen=prior.seen | new, pseudo_lengths=prior.pseudo_lengths + size)
+    def _solution(self, W: Any) -> Any:
+        """The weights (d, c) of a triangle [R z]."""
+        return self.device.torch.linalg.solve_triangular(W[:, : self.d], W[:, self.d :], upper=True)

@@ -39,7 +39,15 @@ from onepass.learners.linear import (
     named_class_columns,
 )
 from onepass.learners.losses import MARGIN_LOSSES, REGRESSION_LOSSES, Loss
-from onepass.learners.step_size import STEP_RULES, Slope, StepRule, Steps, adaptive_step
+from onepass.learners.step_size import (
+    STEP_RULES,
+    SingleSteps,
+    Slope,
+    StepRule,
+    Steps,
+    adaptive_step,
+)
+from onepass.linalg import calibration
 from onepass.serialization.state import RowCounter, StateAttribute
 from onepass.types import Array, ArrayLike, Floats
 
@@ -92,9 +100,9 @@ class BaseSGD(Linear):
         self.steps_ += len(X)
         return predictions
 
-    def _slope_and_steps(self, n: int) -> tuple[int, float, Steps]:
+    def _slope_and_steps(self) -> tuple[int, float, SingleSteps]:
         slope, rule, l2 = self._check_parameters()
-        return slope.number, slope.parameter, rule.steps(n, None, self.steps_, l2)
+        return slope.number, slope.parameter, rule.single(self.steps_, l2)
 
     def _problems(self) -> tuple[Floats, Floats, Floats]:
         return self.weights_, self.offset_, self._statistics(self._check_parameters()[1])
@@ -523,13 +531,8 @@ class SGDClassifier(BaseSGD, Classifier):
         if self._calibrated:
             return super()._probabilities(scores, temperature)
         two = (scores > -np.inf).sum(axis=1, keepdims=True) == 2  # halves of one problem
-        scores = np.where(two, 2.0 * scores, scores)
-        odds = np.exp(-np.abs(scores))
-        shares: Floats = np.where(scores >= 0, 1.0, odds) / (1.0 + odds)
-        total = shares.sum(axis=1, keepdims=True)
-        uniform = np.full_like(shares, 1.0 / max(1, shares.shape[1]))  # if all shares underflowed
-        probabilities: Floats = np.divide(shares, total, out=uniform, where=total > 0)
-        return probabilities
+        logarithms = np.where(two, scores, -np.logaddexp(0.0, -scores))
+        return calibration.probabilities(logarithms, 1.0)
 
     def _start(self, d: int, c: int) -> None:
         super()._start(d, c)

@@ -78,6 +78,7 @@ __all__ = [
     "PassiveAggressive",
     "PassiveAggressiveI",
     "PassiveAggressiveII",
+    "SingleSteps",
     "Slope",
     "StepRule",
     "Steps",
@@ -135,8 +136,35 @@ class Steps(NamedTuple):
         return Steps(self.rate * _inverse(self.damping + lengths), self.limit, self.shrinkage)
 
 
+class SingleSteps(NamedTuple):
+    """Steps of the rows t, t + 1, ..., in the compiled state of single rows.
+
+    Parameters
+    ----------
+    rate, decay, power : float
+        The rate of row t is rate · (1 + decay · t)^−power.
+    l2 : float
+        The shrinkage is 1 − l2 times the rate.
+    limit, damping : float
+        As in `Steps`; infinite and negative if there is none.
+    t : int
+        The index of the next row.
+    """
+
+    rate: float
+    decay: float = 0.0
+    power: float = 0.0
+    l2: float = 0.0
+    limit: float = math.inf
+    damping: float = -1.0
+    t: int = 0
+
+
 class StepRule(ABC):
     """Base class of step rules."""
+
+    decay: float = 0.0
+    power: float = 0.0
 
     closed_form: ClassVar[bool] = False
     """Whether the step is the closed-form solution for one loss, without a penalty."""
@@ -147,6 +175,14 @@ class StepRule(ABC):
     @abstractmethod
     def steps(self, n: int, q: Floats | None, t: int, l2: float) -> Steps:
         """Steps of n rows with weights q (n,), after t earlier rows."""
+
+    def single(self, t: int, l2: float) -> SingleSteps:
+        """Steps of single rows of weight 1 after t earlier rows."""
+        first = self.steps(1, None, 0, 0.0)
+        limit = math.inf if first.limit is None else float(first.limit[0])
+        damping = -1.0 if first.damping is None else float(first.damping[0])
+        rate = float(first.rate[0])
+        return SingleSteps(rate, self.decay, self.power, l2, limit, damping, t)
 
     @property
     def max_l2(self) -> float:

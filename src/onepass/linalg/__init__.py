@@ -21,7 +21,6 @@ from onepass.linalg.backend import (
     wide,
     widened,
 )
-from onepass.linalg.centering import Centering
 from onepass.linalg.factorizations import (
     cholesky,
     cholesky_update,
@@ -66,7 +65,6 @@ from onepass.linalg.vectors import (
     solve_lower_right,
     times,
 )
-from onepass.serialization.codec import Role, register
 
 __all__ = [
     "Sums",
@@ -124,5 +122,3 @@ __all__ = [
     "wide",
     "widened",
 ]
-
-register(Role.STATISTIC, Centering)

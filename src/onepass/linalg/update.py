@@ -33,7 +33,6 @@ __all__ = [
     "Step",
     "TriangleUpdate",
     "absorb",
-    "fade",
     "fit",
     "nonsingular",
     "row_by_row",
@@ -136,22 +135,6 @@ def nonsingular(R: Floats, z: Floats, w: Floats) -> tuple[Floats, Floats]:
     if len(empty):
         R, z = R.copy(order="F"), z.copy()
         R[empty], R[empty, empty], z[empty] = 0.0, _FLOOR, _FLOOR * w[empty]
-    return R, z
-
-
-def fade(R: Floats, z: Floats, factor: float) -> tuple[Floats, Floats]:
-    """Multiply the weight of all rows in the triangle [R z] by ``factor``; w is unchanged.
-
-    A direction that is never excited fades towards zero; before it underflows, its row of
-    [R z] is limited to 1e-200, so that R w = z still holds.
-    """
-    if factor == 1.0:
-        return R, z
-    R, z = R * np.sqrt(factor), z * np.sqrt(factor)
-    size = np.abs(np.diagonal(R))
-    if size.min(initial=1.0) < _FLOOR:
-        lift = np.where(size < _FLOOR, _FLOOR / np.maximum(size, np.finfo(float).tiny), 1.0)
-        R, z = R * lift[:, None], z * lift[:, None]
     return R, z
 
 

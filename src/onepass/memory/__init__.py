@@ -1,9 +1,11 @@
 """Memories: what is retained of past rows, one file each.
 
-A specification (``Principal(10)``) is frozen; its ``start`` returns a state, whose ``learn`` is the
-update equation of :mod:`onepass.linalg.update`. ``exact_in_blocks`` is true if learning a block
-equals learning its rows one after the other. :mod:`onepass.memory.protocols` defines the members of
-a memory.
+The vector of recursive least squares is in :mod:`onepass.memory.least_squares` and
+:mod:`onepass.memory.vector`; its forgetting rules in :mod:`onepass.memory.forgetting`. The other
+memories are those of ORFit. A specification (``Principal(10)``) is frozen; its ``start`` returns a
+state, whose ``learn`` is the update equation of :mod:`onepass.linalg.update`. ``exact_in_blocks``
+is true if learning a block equals learning its rows one after the other.
+:mod:`onepass.memory.protocols` defines the members of a memory.
 """
 
 from onepass.linalg.subspace import OrthonormalBasis, Subspace
@@ -17,13 +19,11 @@ from onepass.memory.directions import (
     Random,
     RandomDirections,
 )
-from onepass.memory.floor import Floor
 from onepass.memory.principal import Principal, PrincipalState
 from onepass.memory.protocols import Memory
-from onepass.memory.rebased import Rebased
 from onepass.memory.sketch import Sketch
 from onepass.memory.span import Span
-from onepass.memory.square_root import Prior, SquareRoot, Triangle
+from onepass.memory.square_root import SquareRoot, Triangle
 from onepass.serialization.codec import Role, register
 
 __all__ = ["Basis", "LastDirections", "NoMemory", "Principal", "Random", "Sketch", "SquareRoot"]
@@ -46,10 +46,7 @@ STATES: tuple[type, ...] = (
     Directions,
     RandomDirections,
     NoMemoryState,
-    Floor,
     NoisySpan,
-    Prior,
-    Rebased,
     LastDirectionsState,
     Span,
     Subspace,

@@ -10,11 +10,11 @@ singular::
     w = Q T⁻¹ z                        the least-norm solution                       (4)
 
 With ridge 0 it is the limit of ridge regression for ridge → 0, at every row, whatever the rank.
-The new part of a row must exceed the rounding error along u of the original row x, before it was
-centred to a, and the error that the directions contribute to a. A direction computed from nearly
-parallel rows, with small h, may be rotated by an angle δ:
+The new part of a row must exceed the rounding error of the row along u, and the error that the
+directions contribute to it. A direction computed from nearly parallel rows, with small h, may be
+rotated by an angle δ:
 
-    ρ_u = ε √p (‖a‖ + ‖u ∘ x‖),   ρ = ε √p (‖a‖ + ‖x‖),   κ² = Σ_j (c_j δ_j)²               (5)
+    ρ_u = ε √p (‖a‖ + ‖u ∘ a‖),   ρ = 2 ε √p ‖a‖,   κ² = Σ_j (c_j δ_j)²                     (5)
     new if h > ρ_u (16 + κ / ρ),      δ = (ρ + κ) / h                                       (6)
 
 So rows of lower rank are recognised in any order. For rows whose rank float64 cannot resolve, the
@@ -25,12 +25,12 @@ no p × p matrix.
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from onepass import linalg
-from onepass.linalg.update import absorb, fade, nonsingular
+from onepass.linalg.update import absorb, nonsingular
 from onepass.types import Floats
 
 __all__ = ["Span", "SpanUpdate"]
@@ -52,11 +52,10 @@ class _SplitRows(NamedTuple):
 
 
 class SpanUpdate(NamedTuple):
-    """A span after rows, their errors just before, and the growth of the residual."""
+    """A span after rows, and their errors just before."""
 
     span: "Span"
     errors: Floats
-    left: Floats
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -75,8 +74,6 @@ class Span:
     doubt : ndarray of shape (q,)
         The angle by which rounding may have rotated each direction: δ of (6).
     """
-
-    free: ClassVar[bool] = False
 
     Q: Floats
     T: Floats
@@ -103,41 +100,32 @@ class Span:
         """The weights w, shape (p, c), by (4)."""
         return self.Q @ linalg.solve_upper(self.T, self.z)
 
-    def absorb(self, A: Floats, b: Floats, raw: Floats | None = None) -> SpanUpdate:
+    def absorb(self, A: Floats, b: Floats) -> SpanUpdate:
         """Add rows of noise 1, one after the other; as a block if no row is new.
 
         Parameters
         ----------
         A : ndarray of shape (n, p)
         b : ndarray of shape (n, c)
-        raw : ndarray of shape (n, p), optional
-            The original rows, if A are centred: their rounding errors are relative to these.
         """
-        raw = A if raw is None else raw
-        errors, left = np.empty(b.shape), np.zeros(b.shape[1])
-        span, i, n, ahead = self, 0, A.shape[0], 1
+        errors, span = np.empty(b.shape), self
+        i, n, ahead = 0, A.shape[0], 1
         while i < n:
-            split_rows = span.split_rows(A[i : i + ahead], raw[i : i + ahead])
+            split_rows = span.split_rows(A[i : i + ahead])
             new = (split_rows.height > split_rows.least) & (not span.full)
             known = int(np.argmax(new)) if new.any() else len(new)
             if known:
                 rows = slice(i, i + known)
                 theta = linalg.solve_upper(span.T, span.z)
                 update = absorb(span.T, span.z, theta, split_rows.C[:known], b[rows])
-                errors[rows], left = update.errors, left + update.left
+                errors[rows] = update.errors
                 span = replace(span, T=update.R, z=update.z)
             i += known
             ahead *= 2  # larger chunks while no row is new
             if known < len(new):
-                errors[i], span, more = span.extended(A[i : i + 1], b[i : i + 1], raw[i : i + 1])
-                left = left + more
+                errors[i], span = span.extended(A[i : i + 1], b[i : i + 1])
                 i, ahead = i + 1, 1
-        return SpanUpdate(span, errors, left)
-
-    def faded(self, factor: float) -> "Span":
-        """Multiply the weight of all rows, and of the prior, by ``factor``."""
-        T, z = fade(self.T, self.z, factor)
-        return replace(self, T=T, z=z, ridge=self.ridge * factor)
+        return SpanUpdate(span, errors)
 
     def grown(self, p: int) -> "Span":
         """Add weights at the end, whose features were zero in all rows so far."""
@@ -150,20 +138,20 @@ class Span:
         z[:, np.setdiff1d(np.arange(c), at)] = self.z
         return replace(self, z=z)
 
-    def extended(self, A: Floats, b: Floats, raw: Floats) -> tuple[Floats, "Span", Floats]:
+    def extended(self, A: Floats, b: Floats) -> tuple[Floats, "Span"]:
         """Add one row with a new direction: (1), (2), (3)."""
-        C, rest, height, _, rounding = self.split_rows(A, raw)
+        C, rest, height, _, rounding = self.split_rows(A)
         theta, q = linalg.solve_upper(self.T, self.z), self.rank
         T: Floats = np.zeros((q + 1, q + 1), order="F")
         T[:q, :q], T[q, q] = self.T, np.sqrt(self.ridge)
         none = np.zeros((1, b.shape[1]))
-        T, z, left = linalg.qr_update(T, np.vstack((self.z, none)), np.column_stack((C, height)), b)
+        T, z, _ = linalg.qr_update(T, np.vstack((self.z, none)), np.column_stack((C, height)), b)
         T, z = nonsingular(T, z, np.vstack((theta, none)))
         Q, doubt = np.column_stack((self.Q, rest[0] / height)), rounding / height
         wider = replace(self, Q=Q, T=T, z=z, doubt=np.append(self.doubt, doubt))
-        return b[0] - C[0] @ theta, wider, left
+        return b[0] - C[0] @ theta, wider
 
-    def split_rows(self, A: Floats, raw: Floats) -> _SplitRows:
+    def split_rows(self, A: Floats) -> _SplitRows:
         """Split rows into the part in the span and the part outside: (1), (5), (6)."""
         C = A @ self.Q
         rest = A - C @ self.Q.T
@@ -172,8 +160,8 @@ class Span:
         height, length = linalg.norms(rest.T), linalg.norms(A.T)
         u = rest / np.where(height > 0.0, height, 1.0)[:, None]
         unit = float(np.finfo(np.float64).eps * np.sqrt(A.shape[1]))
-        along = unit * (length + linalg.norms((u * raw).T))
-        whole = unit * (length + linalg.norms(raw.T))
+        along = unit * (length + linalg.norms((u * A).T))
+        whole = 2.0 * unit * length
         turned = linalg.norms((C * self.doubt).T)
         least = along * (16.0 + turned / np.where(whole > 0.0, whole, 1.0))
         return _SplitRows(C, rest, height, least, whole + turned)

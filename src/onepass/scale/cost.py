@@ -103,7 +103,7 @@ def cost(
     --------
     >>> small, large = cost(1e9, 100), cost(1e9, 100, machines=64)
     >>> small.memory_bytes, large.messages, large.sent_bytes
-    (42400.0, 63.0, 5140800.0)
+    (84024.0, 63.0, 5140800.0)
     >>> 50 < small.seconds / large.seconds <= 64
     True
     """
@@ -116,7 +116,7 @@ def cost(
     values = rows * (p + c)
     if m is None:
         flops = rows * (2.0 * p * p + 4.0 * p * c)
-        state, sent = 4.0 * p * p + 24.0 * p * c, 8.0 * (p * p + 2.0 * p * c)
+        state, sent = 8.0 * (p * p + (2.0 * p + 3.0) * c + 3.0 * p), 8.0 * (p * p + 2.0 * p * c)
         learn = (rows * t.row + values * t.value + flops * t.flop) / machines
         merge = t.merge * p**3 + t.message + t.byte * sent
         messages, seconds = float(machines - 1), learn + levels * merge

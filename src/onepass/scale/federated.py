@@ -51,6 +51,7 @@ from onepass.errors import (
 )
 from onepass.features.pipeline import Pipeline
 from onepass.learners.rls import LeastSquares
+from onepass.memory.vector import Slot
 from onepass.serialization import archive, models
 from onepass.types import Floats
 
@@ -285,6 +286,7 @@ def private(
     ones = np.full(len(U), weight)
     fresh._learn(U * row_norm, Y * reach, ones, None)  # noqa: SLF001
     fresh.rows_seen_ = max(1, round(weight * len(U)))
+    fresh.state_[Slot.ROWS] = fresh.rows_seen_
     return fresh
 
 

@@ -3,7 +3,7 @@
 The encoding of an object contains the name of its class, the arguments of its constructor, and its
 learned attributes::
 
-    {"@": "RLSRegressor", "ridge": 1e-06, …, "memory_": {"@": "Triangle", "R": array, …}}
+    {"@": "ORFitRegressor", "noise": 0.1, …, "memory_": {"@": "Triangle", "R": array, …}}
 
 Decoding calls the class with these arguments and sets these attributes. Only registered classes can
 be decoded; each package registers its classes with :func:`register` when it is imported.
@@ -77,14 +77,13 @@ class Role(IntEnum):
     """The role of a saved object, which may contain objects of the same and lower roles."""
 
     METRIC = 0
-    STATISTIC = 1
-    LOSS = 2
-    MEMORY = 3
-    FORGETTING = 4
-    FEATURE = 5
-    LEARNER = 6
-    PIPELINE = 7
-    RUN = 8
+    LOSS = 1
+    MEMORY = 2
+    FORGETTING = 3
+    FEATURE = 4
+    LEARNER = 5
+    PIPELINE = 6
+    RUN = 7
 
 
 class Entry(NamedTuple):

@@ -10,8 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 __all__ = [
     "ADDED",
     "ATTRIBUTES",
@@ -33,13 +31,9 @@ CLASSES: dict[str, str] = {
     "Components": "PrincipalState",
     "Drawn": "RandomDirections",
     "Empty": "NoMemoryState",
-    "Joint": "JointTriangle",
-    "Kept": "WindowRows",
     "Latest": "LastDirections",
     "Nothing": "NoMemory",
-    "Queue": "WindowBuffer",
     "Recent": "LastDirectionsState",
-    "Sifted": "DirectionalState",
     "View": "PrincipalAxes",
     "Belief": "PosteriorCovariance",
     "Ledger": "ScoreHistory",
@@ -51,20 +45,13 @@ CLASSES: dict[str, str] = {
 
 ATTRIBUTES: dict[str, dict[str, str]] = {
     "": {"answer_ndim_": "target_ndim_", "contradictions_": "inconsistent_rows_"},
-    "Centering": {"answers": "targets", "answers_rest": "targets_rest"},
     "IncrementalPCAState": {"kept": "retained", "room": "block", "since": "recent"},
-    "JointTriangle": {"answers": "targets"},
     "OrthonormalBasis": {"room": "capacity"},
-    "Prior": {"held": "pseudo_lengths", "met": "seen"},
-    "Rebased": {"answers": "targets"},
-    "WindowBuffer": {"came": "parts", "gone": "front_start"},
     "ARTIPCAClassifier": {"stock_": "prototype_store_", "way_": "pca_mode_"},
     "ARTIPCACluster": {"stock_": "prototype_store_", "way_": "pca_mode_"},
     "ORFitClassifier": {"start_": "initial_weights_"},
     "ORFitRegressor": {"start_": "initial_weights_"},
     "Page": {"seen": "coordinates", "taken": "weights"},
-    "RLSClassifier": {"middle_": "center_", "start_": "initial_weights_"},
-    "RLSRegressor": {"middle_": "center_", "start_": "initial_weights_"},
     "EKF": {"against": "inconsistent", "belief": "posterior"},
     "LoFi": {"against": "inconsistent", "belief": "posterior"},
     "NTKRLS": {"against": "inconsistent", "belief": "posterior"},
@@ -118,24 +105,7 @@ def renamed(tree: dict[str, Any], mark: str) -> dict[str, Any]:
     """
     name = CLASSES.get(tree[mark], tree[mark])
     attributes = ATTRIBUTES[""] | ATTRIBUTES.get(name, {})
-    found = {attributes.get(key, key): name if key == mark else tree[key] for key in tree}
-    if name == "Rebased" and "S" not in found:
-        errors, T = found["E"], found["T"]
-        found["S"] = (errors * np.abs(np.diagonal(T))).max(axis=1, initial=0.0)
-    return _window(found, mark) if name == "WindowBuffer" and "front" in found else found
-
-
-def _window(tree: dict[str, Any], mark: str) -> dict[str, Any]:
-    """Convert the rows of a window in several parts, until 0.1, to rows in one part."""
-    parts = [renamed(part, mark) for part in (tree["front"], *tree["parts"])]
-    start, first = tree["front_start"], parts[0]
-    parts[0] = {k: v[start:] if isinstance(v, np.ndarray) else v for k, v in first.items()}
-    rows = {mark: first[mark]}
-    for name in ("X", "b", "roots", "time"):
-        arrays = [part[name] for part in parts if len(part["X"])]
-        missing = not arrays or any(array is None for array in arrays)
-        rows[name] = first[name] if missing else np.concatenate(arrays)
-    return {mark: tree[mark], "empty": tree["empty"], "stored_rows": rows}
+    return {attributes.get(key, key): name if key == mark else tree[key] for key in tree}
 
 
 def current_paths(settings: Mapping[str, object]) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from sklearn.base import BaseEstimator
 from onepass.errors import NotFittedError
 
 __all__ = [
-    "CompiledState",
     "RowCounter",
     "StateAttribute",
     "UnfittedAttribute",
@@ -64,6 +63,12 @@ class StateAttribute:
     def __init__(self, *default: object) -> None:
         self.default = default
 
+    saved = False  # whether files contain it, if it is of a derived type
+
+    def in_file(self, owner: Any) -> Any:
+        """The value in files."""
+        return getattr(owner, self.name)
+
     def __set_name__(self, cls: type, name: str) -> None:
         self.name = name
 
@@ -86,22 +91,6 @@ class StateAttribute:
     def __set__(self, owner: Any, value: object) -> None:
         owner._decompile()  # noqa: SLF001
         owner.__dict__[self.name] = value
-
-
-class CompiledState(StateAttribute):
-    """The compiled state for files; learning continues from it bit for bit."""
-
-    def __get__(self, owner: Any, cls: type | None = None) -> Any:
-        if owner is None:
-            return self
-        compiled = owner.__dict__.get("_compiled")
-        exported = {} if compiled is None else owner._exported(compiled)  # noqa: SLF001
-        if self.name not in exported:
-            raise owner._missing(self.name)  # noqa: SLF001
-        return exported[self.name]
-
-    def __set__(self, owner: Any, value: object) -> None:
-        owner._import(value)  # noqa: SLF001
 
 
 class RowCounter(StateAttribute):
@@ -144,13 +133,16 @@ def learned(thing: Any) -> dict[str, Any]:
     compiled = vars(thing).get("_compiled")
     if compiled is not None:
         return {**own, **thing._exported(compiled)}  # noqa: SLF001  the protocol of owners
-    missing = [name for name in copied_attributes(thing) if name not in own]
-    return own | {name: getattr(thing, name) for name in missing if "rows_seen_" in own}
+    if "rows_seen_" not in own:
+        return own
+    found = _descriptors(thing.__class__).items()
+    saved = {name: value for name, value in found if type(value) is StateAttribute or value.saved}
+    return own | {name: value.in_file(thing) for name, value in saved.items()}
 
 
 def forget(thing: Any) -> None:
     """Remove the learned attributes, in one assignment."""
-    gone = {*_learned_names(thing), "_compiled", "_frozen"}
+    gone = {*_learned_names(thing), "_compiled", "_frozen", *getattr(thing, "_derived", ())}
     thing.__dict__ = {name: value for name, value in vars(thing).items() if name not in gone}
 
 

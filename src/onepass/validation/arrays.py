@@ -234,7 +234,7 @@ def torch_compatible(array: Array) -> Array:
 
 def row_vector(x: RowLike, where: str, *, d: int | None, names: Sequence[str] | None) -> Floats:
     """Validate one row; return a finite array of shape (d,). A dict is read by column name."""
-    if names is not None and type(x) is not np.ndarray:
+    if type(x) is not np.ndarray and (names is not None or isinstance(x, Mapping)):
         x = named_row(x)
     if isinstance(x, dict):
         if names is None and d is not None:

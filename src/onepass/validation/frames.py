@@ -192,6 +192,5 @@ def write_rows(columns: Columns, rows: Floats) -> bool:
         for j, column in enumerate(columns):
             rows[:, j] = column
         return False
-    aligned = tuple(c if c.flags.aligned else c.copy() for c in columns)
-    finite: bool = native.loops.transpose(len(rows), aligned, rows)
+    finite: bool = native.loops.transpose(len(rows), tuple(columns), rows)
     return finite

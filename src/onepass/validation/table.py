@@ -54,6 +54,7 @@ __all__ = [
     "is_missing",
     "is_missing_value",
     "mixed_zones",
+    "moment",
     "named_row",
     "narwhals_frame",
     "series_values",
@@ -64,6 +65,9 @@ __all__ = [
 
 _NUMBERS = (bool, int, float, np.number, np.bool_, Decimal)
 _CAN_BE_MISSING = (float, np.floating, Decimal, dt.datetime, np.datetime64, np.timedelta64)
+_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  of datetimes without time zones
+_EPOCH_UTC = _EPOCH.replace(tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
 _PLAIN_NUMBERS = frozenset({bool, int, float, type(None)})
 _PLAIN_TEXT = frozenset({str, type(None)})
 
@@ -227,9 +231,9 @@ def has_names(frame: object) -> bool:
 
 
 def named_row(x: object) -> Any:
-    """Convert a pandas Series with text labels to a dict; return any other row unchanged."""
+    """Convert a mapping or a pandas Series with text labels to a dict; return others unchanged."""
     if isinstance(x, Mapping):
-        return x
+        return x if isinstance(x, dict) else dict(x)
     if nw.dependencies.is_pandas_series(x) and all(isinstance(name, str) for name in x.index):
         return x.to_dict()
     return x
@@ -386,17 +390,19 @@ def dates_from(values: list[object], what: str) -> Array:
     """
     if len(zoned(values)) > 1:
         raise mixed_zones(what)
-    return dates_of([_moment(value) for value in values])
+    return dates_of([moment(value) for value in values])
 
 
-def _moment(value: Any) -> np.datetime64:
+def moment(value: Any) -> np.datetime64:
     """Convert a date or a missing value to datetime64 in UTC."""
     if is_missing_value(value):
         return np.datetime64("NaT", "us")
     if hasattr(value, "to_datetime64"):  # a Timestamp of pandas, with its nanoseconds
         value = value.to_datetime64()
-    if isinstance(value, dt.datetime) and value.tzinfo is not None:
-        value = value.astimezone(dt.UTC).replace(tzinfo=None)
+    if isinstance(value, dt.datetime):  # a few times faster than datetime64(value)
+        zone = value.tzinfo
+        since = value - _EPOCH if zone is None else value.astimezone(dt.UTC) - _EPOCH_UTC
+        return np.datetime64(since // _MICROSECOND, "us")
     return value if isinstance(value, np.datetime64) else np.datetime64(value, "us")
 
 

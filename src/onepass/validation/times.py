@@ -10,7 +10,7 @@ import numpy as np
 
 from onepass.errors import NotFiniteError, ParameterError, ShapeError, TypeMismatchError
 from onepass.types import Array, Floats, TimeLike
-from onepass.validation.table import dates_from, dates_of, is_date, zoned
+from onepass.validation.table import dates_from, dates_of, is_date, moment, zoned
 
 __all__ = [
     "as_dates",
@@ -33,7 +33,7 @@ _UNITS = {
     "d": 86400.0,
     "w": 604800.0,
 }
-_COARSE = {"M8[s]", "M8[ms]", "M8[us]"}  # dates that microseconds represent exactly
+_MICROSECONDS = np.dtype("M8[us]")
 _VAGUE = {"", "[Y]", "[M]"}  # no unit, or one of varying length
 _MAX = 2.0**63
 _TEXT = re.compile(rf"\s*(\d+\.?\d*(?:e[+-]?\d+)?)\s*({'|'.join(_UNITS)})\s*", re.IGNORECASE)
@@ -153,7 +153,7 @@ def times(
     )
 
 
-def time_like(last: float | np.datetime64, time: Any) -> Any:
+def time_like(last: float | np.datetime64, time: Any, aware: bool | None = False) -> Any:  # noqa: FBT001, FBT002  a state
     """Convert a time to the type of an earlier one; None if `times` must validate it.
 
     Parameters
@@ -161,20 +161,26 @@ def time_like(last: float | np.datetime64, time: Any) -> Any:
     last : int, float or datetime64
         As in the result of `times`.
     time : object
-        Another time of the same stream, such as a number, or a datetime without a time zone.
+        Another time of the same stream: a number, or a date that microseconds represent exactly.
+    aware : bool, optional
+        Whether the datetimes of the stream have time zones; None if it contains no datetimes.
     """
     if isinstance(time, (np.integer, np.floating)):
         time = time.item()
-    kind = type(time)
     if not isinstance(last, np.datetime64):
-        return time if kind is type(last) and abs(time) < _MAX else None
-    coarse = kind is np.datetime64 and time.dtype.str[1:] in _COARSE
-    plain = coarse or (kind is dt.datetime and time.tzinfo is None)
-    if not plain or last.dtype.str[1:] != "M8[us]":
+        return time if type(time) is type(last) and abs(time) < _MAX else None
+    if isinstance(time, dt.datetime):
+        if (time.tzinfo is not None) != aware:
+            return None
+    elif not isinstance(time, (dt.date, np.datetime64)):
         return None
-    converted = np.datetime64(time, "us")
-    overflow = coarse and converted.astype(time.dtype) != time
-    return None if overflow else converted
+    if last.dtype != _MICROSECONDS:
+        return None
+    exact: Any = moment(time)
+    if type(time) is dt.datetime:  # in microseconds, and never missing
+        return exact
+    converted = np.datetime64(exact, "us")
+    return converted if converted.astype(exact.dtype) == exact else None
 
 
 def elapsed(time: Array, last: float | np.datetime64 | None) -> Floats:

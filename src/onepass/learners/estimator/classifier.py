@@ -58,6 +58,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
     classes_: Array
     rows_seen_: int
     calibration_: Any = CalibrationState()
+    _compiled: Any = None  # as in Compiled
     _scores_blocks: ClassVar[bool] = True  # whether ``_learn`` returns the scores of all rows
 
     @property
@@ -201,11 +202,22 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         ----------
         x : array-like of shape (d,), or dict of named features
         """
+        probabilities = self._predict_proba_in_place(x)
+        if probabilities is not None:
+            return probabilities
         row = self._row(x, f"{type(self).__name__}.predict_proba_one")
         if not self._started:
             return {}
         shares = self.predict_proba(row[None, :])[0]
         return dict(zip(self.classes_.tolist(), shares.tolist(), strict=True))
+
+    def _predict_proba_in_place(self, x: RowLike) -> dict[Any, float] | None:
+        """Probabilities of one row by compiled code; None if Python must predict it."""
+        compiled = self._compiled
+        if not hasattr(compiled, "predict_proba_one"):
+            return None
+        probabilities: dict[Any, float] | None = compiled.predict_proba_one(x)
+        return probabilities
 
     def _calibrated_rows(self, n: int) -> list[int]:
         """Those of the last n rows, numbered from 0, that fit the temperature."""

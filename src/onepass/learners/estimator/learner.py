@@ -18,6 +18,7 @@ not changed. The estimator tag ``merging`` (:mod:`onepass.learners.estimator.tag
 import copy
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -290,7 +291,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
             plain = isinstance(sample_weight, (int, float)) and sample_weight == 1
             s = None if plain else validation.weights([sample_weight], 1, where)
             if not hasattr(self, "n_features_in_"):
-                names = [str(name) for name in x] if isinstance(x, dict) else None
+                names = [str(name) for name in x] if isinstance(x, Mapping) else None
                 self._set_features(row.shape[0], names)
             when = self._check_times(time, 1, where)
             Y, class_mask = self._receive_target(y, s, where)

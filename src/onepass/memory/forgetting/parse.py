@@ -43,7 +43,7 @@ def rule(given: float | str | ForgettingRule, where: str) -> ForgettingRule:
     Examples
     --------
     >>> rule(0.99, "RLSRegressor")
-    Bounded(factor=0.99, half_life=None, floor=1.0)
+    Bounded(factor=0.99, half_life=None, floor=0.1)
     >>> rule("window:100", "RLSRegressor").rows
     100
     """

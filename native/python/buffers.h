@@ -12,8 +12,18 @@
 /* n * m; -1 on overflow or negative sizes. */
 Py_ssize_t numbers_in(Py_ssize_t n, Py_ssize_t m);
 
-/* The `count` contiguous numbers of an object, of a type ("d" or "?"). Returns NULL with an error
-   if the object has another size or type. */
+/* The type of the numbers of a buffer in native byte order, as in Python's module struct; 0 for
+   other buffers. */
+char type_of(const Py_buffer *view);
+
+/* Convert n numbers, `stride` bytes apart and of any alignment, to doubles. */
+typedef void Convert(const char *from, Py_ssize_t stride, Py_ssize_t n, double *to);
+
+/* The conversion of the numbers of a buffer; NULL if there is none. */
+Convert *conversion_of(const Py_buffer *view);
+
+/* The `count` contiguous, aligned numbers of an object, of a type ("d" or "?"). Returns NULL with an
+   error if the object has another size or type. */
 void *numbers_of(PyObject *given, const char *type, Py_ssize_t count, int writable,
                  Py_buffer *view);
 
@@ -34,23 +44,11 @@ int acquire_arrays(Arrays *arrays, int count, const char *types, const Py_ssize_
                    int written, int optional);
 void release_arrays(Arrays *arrays);
 
-/* Whether a thread learns rows in an object, and how many other threads wait for it. */
-typedef struct {
-    int busy, waiting;
-    long process; /* that learns rows; after a fork its thread does not exist */
-} Turn;
-
-/* Wait until an object is not busy in another thread; returns 0 with an error on a signal, or if
-   that thread was lost in a fork. */
-int wait_until_idle(Turn *turn);
-
-/* Mark an object as busy. If `release`, release the GIL; returns the state to pass to `finish`,
-   which lets threads that wait continue. */
-PyThreadState *begin(Turn *turn, int release);
-void finish(Turn *turn, PyThreadState *state);
-
 /* Types, to be added to a module. */
-extern PyType_Spec rows_spec, mixture_spec, linear_spec, window_spec, kernel_spec;
+extern PyType_Spec format_spec, single_spec, linear_spec, kernel_spec;
+
+/* Functions of least squares, to be added to a module. */
+extern PyMethodDef least_squares_functions[];
 
 /* Functions of columns, to be added to a module. */
 PyObject *columns_into(PyObject *module, PyObject *args);
@@ -59,7 +57,6 @@ PyObject *columns_lengths(PyObject *module, PyObject *args);
 
 /* Other functions, to be added to a module. */
 PyObject *kalman(PyObject *module, PyObject *args);
-PyObject *mixed(PyObject *module, PyObject *args);
 PyObject *calibrated(PyObject *module, PyObject *args);
 PyObject *secular(PyObject *module, PyObject *args);
 PyObject *named_row(PyObject *module, PyObject *args);

@@ -348,8 +348,10 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
         !learn_quickly(self, self->row, self->target, weight))
         Py_RETURN_FALSE;
     self->seen++;
-    if (calibration_due(&self->calibration))
-        calibrate_errors(&self->calibration, self->c, self->target, self->errors);
+    if (calibration_due(&self->calibration)) {
+        self->calibration.next = next_calibrated(self->calibration.row);
+        calibrate_errors(self->calibration.state, self->c, self->target, self->errors);
+    }
     Py_RETURN_TRUE;
 }
 
@@ -370,17 +372,31 @@ static PyObject *learn_arrays(Object *self, PyObject *args)
     return good ? PyBool_FromLong(learned) : NULL;
 }
 
-/* predict_one(x): the prediction; None if Python must handle the row. */
-static PyObject *predict_one(Object *self, PyObject *x)
+/* Compute the scores of a row; returns 0 if Python must handle it. */
+static int read_and_score(Object *self, PyObject *x)
 {
     if (!read_row(&self->reading, x, self->row))
-        Py_RETURN_NONE;
+        return 0;
     const unsigned mode = flush_subnormals();
     const int good = prepare(self, self->row);
     restore_mode(mode);
-    if (!good)
+    return good;
+}
+
+/* predict_one(x): the prediction; None if Python must handle the row. */
+static PyObject *predict_one(Object *self, PyObject *x)
+{
+    if (!read_and_score(self, x))
         Py_RETURN_NONE;
     return prediction_object(&self->reading, self->scores);
+}
+
+/* predict_proba_one(x): the probabilities by label; None if Python must handle the row. */
+static PyObject *predict_proba_one(Object *self, PyObject *x)
+{
+    if (!read_and_score(self, x))
+        Py_RETURN_NONE;
+    return probabilities_object(&self->reading, self->scores, temperature_of(&self->calibration));
 }
 
 /* The live numbers of the parts of the state, in the order of `get`. */
@@ -501,6 +517,8 @@ static PyMethodDef methods[] = {
      "learn_one(x, y, weight): return whether the row was learned."},
     {"predict_one", (PyCFunction)predict_one, METH_O,
      "predict_one(x): return the prediction, or None."},
+    {"predict_proba_one", (PyCFunction)predict_proba_one, METH_O,
+     "predict_proba_one(x): return the probabilities by label, or None."},
     {NULL, NULL, 0, NULL},
 };
 

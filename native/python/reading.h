@@ -4,7 +4,8 @@
 #define ONEPASS_READING_H
 
 #include "buffers.h"
-#include "rows.h"
+
+static const double LARGEST = 1e60; /* rows with larger numbers are handled in Python */
 
 /* How rows and targets are read and predictions are returned; all objects are NULL if every row is
    handled in Python. */
@@ -25,8 +26,19 @@ int reading_open(Reading *reading, Py_ssize_t d, Py_ssize_t c, PyObject *format)
 void reading_copy(Reading *to, const Reading *from);
 void reading_close(Reading *reading);
 
-/* Read an array, list or tuple of d numbers, or a dict of plain numbers with the given names.
-   Returns 0 for any other object, and if a number is not finite or is huge. */
+/* Convert a number of Python or of the types `scalars`, which may be NULL; infinite for all other
+   objects. */
+double plain_number(PyObject *scalars, PyObject *given);
+
+/* Read an array of numbers of one of these types; returns 0 for any other object. */
+int read_array(PyObject *given, const char *types, Py_ssize_t count, double *to);
+
+/* Read a mapping with exactly these names, a list or tuple; returns 0 for any other object. Values
+   are converted by `plain_number`; None is nan. */
+int read_named(PyObject *scalars, PyObject *given, PyObject *names, Py_ssize_t d, double *row);
+
+/* Read an array, list or tuple of d numbers, or a mapping of numbers with the given names. Returns 0
+   for any other object, and if a number is not finite or is huge. */
 int read_row(const Reading *reading, PyObject *given, double *row);
 
 /* Convert a number to a double; NAN without an error if the object is no number or is huge. */
@@ -46,6 +58,10 @@ Py_ssize_t read_label(const Reading *reading, PyObject *given);
 /* The numeric prediction for scores (c), or the label with an index, as a Python object. */
 PyObject *number_object(const Reading *reading, const double *scores);
 PyObject *label_object(const Reading *reading, Py_ssize_t place);
+
+/* A dict from labels to their probabilities, the softmax of the scores (c) times the temperature;
+   None if these are too large, or if there are no labels. */
+PyObject *probabilities_object(const Reading *reading, const double *scores, double temperature);
 
 /* `number_object`, or the label with the largest score, the last one of a tie. */
 PyObject *prediction_object(const Reading *reading, const double *scores);

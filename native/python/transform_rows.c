@@ -1,56 +1,11 @@
 /* Single rows in the transformers Scale, Impute and Encode of onepass.features, which contain the
    equations. The state is not changed: the state after the row is written to other arrays. The
    functions return False, without an error, for rows that must be handled in Python. */
-#include "buffers.h"
+#include "reading.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
-
-/* The value of a plain number; infinite for any other object. */
-static double plain_number(PyObject *given)
-{
-    double value = INFINITY;
-    if (PyFloat_Check(given) || PyLong_CheckExact(given) || PyBool_Check(given))
-        value = PyFloat_AsDouble(given);
-    if (PyErr_Occurred()) { /* overflow: the returned value is -1 */
-        PyErr_Clear();
-        return INFINITY;
-    }
-    return value;
-}
-
-/* Read a dict with exactly these names, a list; None is nan. */
-static int read_dict(PyObject *given, PyObject *names, Py_ssize_t d, double *row)
-{
-    if (!PyList_Check(names) || PyList_Size(names) != d || PyDict_Size(given) != d)
-        return 0;
-    for (Py_ssize_t j = 0; j < d; j++) {
-        PyObject *value = PyDict_GetItemWithError(given, PyList_GetItem(names, j));
-        if (!value) {
-            PyErr_Clear();
-            return 0;
-        }
-        row[j] = value == Py_None ? NAN : plain_number(value);
-    }
-    return 1;
-}
-
-/* Read an array of d doubles. */
-static int read_array(PyObject *given, Py_ssize_t d, double *row)
-{
-    Py_buffer view;
-    if (PyObject_GetBuffer(given, &view, PyBUF_STRIDES | PyBUF_FORMAT) < 0) {
-        PyErr_Clear();
-        return 0;
-    }
-    const int good = view.ndim == 1 && view.shape[0] == d && strcmp(view.format, "d") == 0;
-    const char *at = view.buf;
-    for (Py_ssize_t j = 0; good && j < d; j++, at += view.strides[0])
-        memcpy(row + j, at, sizeof *row);
-    PyBuffer_Release(&view);
-    return good;
-}
 
 /* The arguments of scale_row and impute_row: x, names, two options, three arrays of the state, the
    row to write, and two arrays of the new state, or None. */
@@ -76,8 +31,8 @@ static int acquire_row(Arrays *a, PyObject *const *args, Py_ssize_t count, const
     if (!acquire_arrays(a, COUNT - STATE, types, sizes, 7 << 3, learning ? 0 : 3 << 4))
         return -1;
     double *row = a->at[OUT - STATE];
-    int good = PyDict_CheckExact(args[0]) ? read_dict(args[0], args[1], *d, row)
-                                          : read_array(args[0], *d, row);
+    int good = PyObject_CheckBuffer(args[0]) ? read_array(args[0], "d", *d, row)
+                                             : read_named(NULL, args[0], args[1], *d, row);
     for (Py_ssize_t j = 0; good && j < *d; j++)
         good = fabs(row[j]) <= DBL_MAX || (gaps && isnan(row[j]));
     return good;
@@ -172,7 +127,7 @@ static int encode_number(PyObject *column, const Names *names, PyObject *value, 
                          double *row)
 {
     const Py_ssize_t at = output_of(column, names);
-    const double number = value ? plain_number(value) : NAN;
+    const double number = value ? plain_number(NULL, value) : NAN;
     if (at < 0 || at >= width || isinf(number))
         return 0;
     row[at] = number;

@@ -7,57 +7,16 @@
 #include "buffers.h"
 
 #include <stdint.h>
-#include <string.h>
 
 #include "machine.h"
 
 enum { TILE = 64 }; /* rows of a tile, a multiple of WIDE */
-
-typedef void Convert(const char *from, Py_ssize_t stride, Py_ssize_t n, double *to);
 
 typedef struct {
     const char *at;
     Py_ssize_t stride; /* in bytes */
     Convert *convert;  /* NULL for contiguous doubles */
 } Column;
-
-#define CONVERT(name, type)                                                                        \
-    static void name(const char *from, Py_ssize_t stride, Py_ssize_t n, double *to)                \
-    {                                                                                              \
-        if (stride == sizeof(type)) {                                                              \
-            const type *numbers = (const type *)from;                                              \
-            for (Py_ssize_t i = 0; i < n; i++)                                                     \
-                to[i] = (double)numbers[i];                                                        \
-        } else                                                                                     \
-            for (Py_ssize_t i = 0; i < n; i++)                                                     \
-                to[i] = (double)*(const type *)(from + i * stride);                                \
-    }
-CONVERT(from_double, double)
-CONVERT(from_float, float)
-CONVERT(from_int8, int8_t)
-CONVERT(from_int16, int16_t)
-CONVERT(from_int32, int32_t)
-CONVERT(from_int64, int64_t)
-CONVERT(from_uint8, uint8_t)
-CONVERT(from_uint16, uint16_t)
-CONVERT(from_uint32, uint32_t)
-CONVERT(from_uint64, uint64_t)
-#undef CONVERT
-
-/* The conversion from numbers of a format of Python's module struct; NULL if there is none. */
-static Convert *conversion_from(const char *format, Py_ssize_t size)
-{
-    static Convert *const from_signed[] = {from_int8, from_int16, from_int32, from_int64};
-    static Convert *const from_unsigned[] = {from_uint8, from_uint16, from_uint32, from_uint64};
-    const int width = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : size == 8 ? 3 : -1;
-    if (!format || !format[0] || format[1] || width < 0)
-        return NULL;
-    if (strchr("fd", format[0]))
-        return size == sizeof(double) ? from_double : size == sizeof(float) ? from_float : NULL;
-    return strchr("bhilq", format[0])    ? from_signed[width]
-           : strchr("?BHILQ", format[0]) ? from_unsigned[width]
-                                         : NULL;
-}
 
 /* Write the rows (n, q); returns 0 if all numbers are finite. */
 EVERY_MACHINE static int transpose_columns(const Column *columns, Py_ssize_t q, Py_ssize_t n,
@@ -109,14 +68,15 @@ static Py_ssize_t open_columns(PyObject *given, Py_ssize_t q, Py_ssize_t n, Py_b
         Py_buffer *view = views + j;
         if (PyObject_GetBuffer(PyTuple_GetItem(given, j), view, PyBUF_STRIDES | PyBUF_FORMAT) < 0)
             return j;
-        Convert *convert = conversion_from(view->format, view->itemsize);
+        Convert *convert = conversion_of(view);
         if (!convert || view->ndim != 1 || view->shape[0] != n) {
             PyErr_Format(PyExc_ValueError, "expected %zd numbers, got %zd bytes of %s", n,
                          view->len, view->format ? view->format : "B");
             PyBuffer_Release(view);
             return j;
         }
-        const int plain = convert == from_double && view->strides[0] == sizeof(double);
+        const int plain = type_of(view) == 'd' && view->strides[0] == sizeof(double) &&
+                          (uintptr_t)view->buf % sizeof(double) == 0;
         columns[j] = (Column){view->buf, view->strides[0], plain ? NULL : convert};
     }
     return q;

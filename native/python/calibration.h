@@ -23,9 +23,16 @@ static inline int calibration_due(Calibration *calibration)
 /* Update the state with the scores (c) of a row of class y. */
 void calibrate(Calibration *calibration, ptrdiff_t c, const double *scores, ptrdiff_t y);
 
-/* The same for least squares, from the targets (c) and the errors (c), which are overwritten. */
-void calibrate_errors(Calibration *calibration, ptrdiff_t c, const double *targets,
-                      double *errors);
+/* The index of the first row at or after row i that is used. */
+Py_ssize_t next_calibrated(Py_ssize_t i);
+
+/* One Newton step of a state (4); the second function is for least squares, from the targets (c) and
+   the errors (c), which are overwritten. */
+void calibrate_state(double *state, ptrdiff_t c, const double *scores, ptrdiff_t y);
+void calibrate_errors(double *state, ptrdiff_t c, const double *targets, double *errors);
+
+/* The temperature; 1 before the first row. */
+double temperature_of(const Calibration *calibration);
 
 /* The attribute `calibration`, at an offset in an object: (row, theta, H, N, L), or None. */
 PyObject *calibration_get(PyObject *self, void *offset);

@@ -57,13 +57,12 @@ void reading_close(Reading *reading)
     Py_CLEAR(reading->places);
 }
 
-/* Convert a number of an accepted type; NAN for all others. `scalars` may be NULL. */
-static double plain_number(PyObject *scalars, PyObject *given)
+double plain_number(PyObject *scalars, PyObject *given)
 {
-    double value = NAN;
+    double value = INFINITY;
     if (PyFloat_Check(given))
         value = PyFloat_AsDouble(given);
-    else if (PyLong_CheckExact(given))
+    else if (PyLong_CheckExact(given) || PyBool_Check(given))
         value = PyLong_AsDouble(given);
     else if (scalars) {
         Py_INCREF(given); /* comparing types may run code that removes it from a list */
@@ -73,63 +72,79 @@ static double plain_number(PyObject *scalars, PyObject *given)
     }
     if (PyErr_Occurred()) { /* overflow: the returned value is -1 */
         PyErr_Clear();
-        value = NAN;
+        value = INFINITY;
     }
-    return fabs(value) <= LARGEST ? value : NAN;
+    return value;
 }
 
 double read_number(const Reading *reading, PyObject *given)
 {
-    return plain_number(reading->scalars, given);
+    const double value = plain_number(reading->scalars, given);
+    return fabs(value) <= LARGEST ? value : NAN;
 }
 
-/* Convert `count` numbers of C type TYPE, `stride` bytes apart. */
-#define CONVERT(code, TYPE)                                                                        \
-    case code:                                                                                     \
-        for (Py_ssize_t j = 0; j < count; j++, at += stride) {                                     \
-            TYPE value;                                                                            \
-            memcpy(&value, at, sizeof value);                                                      \
-            to[j] = (double)value;                                                                 \
-        }                                                                                          \
-        break;
-
-/* Convert numbers in native byte order; returns 0 if the type is another one. */
-static int convert(const char *type, const char *at, Py_ssize_t count, Py_ssize_t stride,
-                   double *to)
+/* Whether all numbers are finite and none is huge. */
+static int moderate(const double *numbers, Py_ssize_t count)
 {
-    if (type[0] == 0 || type[1] != 0)
-        return 0;
-    switch (type[0]) {
-        CONVERT('d', double)
-        CONVERT('f', float)
-        CONVERT('b', signed char)
-        CONVERT('B', unsigned char)
-        CONVERT('h', short)
-        CONVERT('H', unsigned short)
-        CONVERT('i', int)
-        CONVERT('I', unsigned int)
-        CONVERT('l', long)
-        CONVERT('L', unsigned long)
-        CONVERT('q', long long)
-        CONVERT('Q', unsigned long long)
-    default:
-        return 0;
-    }
+    for (Py_ssize_t j = 0; j < count; j++)
+        if (!(fabs(numbers[j]) <= LARGEST))
+            return 0;
     return 1;
 }
 
-static int read_array(PyObject *given, Py_ssize_t count, double *to)
+int read_array(PyObject *given, const char *types, Py_ssize_t count, double *to)
 {
     Py_buffer view;
     if (PyObject_GetBuffer(given, &view, PyBUF_STRIDES | PyBUF_FORMAT) < 0) {
         PyErr_Clear();
         return 0;
     }
-    int good = view.ndim == 1 && view.shape[0] == count &&
-               convert(view.format, view.buf, count, view.strides[0], to);
+    Convert *convert = conversion_of(&view);
+    const int good = view.ndim == 1 && view.shape[0] == count && convert &&
+                     strchr(types, type_of(&view));
+    if (good)
+        convert(view.buf, view.strides[0], count, to);
     PyBuffer_Release(&view);
-    for (Py_ssize_t j = 0; good && j < count; j++)
-        good = fabs(to[j]) <= LARGEST;
+    return good;
+}
+
+/* A dict with the content of a mapping; NULL without an error for other objects. */
+static PyObject *dict_of(PyObject *given)
+{
+    static PyObject *kind; /* collections.abc.Mapping */
+    PyObject *from = Py_IS_TYPE(given, &PyDictProxy_Type) /* a copy is faster than PyDict_Update */
+                         ? PyObject_CallMethod(given, "copy", NULL)
+                         : Py_NewRef(given);
+    if (from && PyDict_Check(from))
+        return from;
+    PyObject *module = kind ? NULL : PyImport_ImportModule("collections.abc");
+    if (module)
+        kind = PyObject_GetAttrString(module, "Mapping");
+    const int mapping = from && kind && PyObject_IsInstance(from, kind) == 1;
+    PyObject *dict = mapping ? PyDict_New() : NULL;
+    if (dict && PyDict_Update(dict, from) < 0)
+        Py_CLEAR(dict);
+    Py_XDECREF(module);
+    Py_XDECREF(from);
+    PyErr_Clear();
+    return dict;
+}
+
+int read_named(PyObject *scalars, PyObject *given, PyObject *names, Py_ssize_t d, double *row)
+{
+    const int list = PyList_Check(names);
+    PyObject *dict = dict_of(given);
+    int good = dict && PyDict_Size(dict) == d &&
+               (list ? PyList_Size(names) : PyTuple_Check(names) ? PyTuple_Size(names) : -1) == d;
+    for (Py_ssize_t j = 0; good && j < d; j++) {
+        PyObject *name = list ? PyList_GetItem(names, j) : PyTuple_GetItem(names, j);
+        PyObject *value = PyDict_GetItemWithError(dict, name);
+        good = value != NULL;
+        if (good)
+            row[j] = value == Py_None ? NAN : plain_number(scalars, value);
+    }
+    Py_XDECREF(dict);
+    PyErr_Clear();
     return good;
 }
 
@@ -137,10 +152,10 @@ static int read_array(PyObject *given, Py_ssize_t count, double *to)
 static int read_values(const Reading *reading, PyObject *given, Py_ssize_t count, double *to)
 {
     if ((PyObject *)Py_TYPE(given) == reading->array)
-        return read_array(given, count, to);
-    const int list = PyList_CheckExact(given);
+        return read_array(given, "?bBhHiIlLqQfd", count, to) && moderate(to, count);
+    const int list = PyList_Check(given);
     if (!(list ? PyList_Size(given) == count
-               : PyTuple_CheckExact(given) && PyTuple_Size(given) == count))
+               : PyTuple_Check(given) && PyTuple_Size(given) == count))
         return 0;
     for (Py_ssize_t j = 0; j < count; j++) {
         to[j] = read_number(reading, list ? PyList_GetItem(given, j) : PyTuple_GetItem(given, j));
@@ -154,21 +169,12 @@ int read_row(const Reading *reading, PyObject *given, double *row)
 {
     if (!reading->array)
         return 0;
-    if (!PyDict_CheckExact(given))
-        return read_values(reading, given, reading->d, row);
-    if (reading->names == Py_None || PyDict_Size(given) != reading->d)
-        return 0;
-    for (Py_ssize_t j = 0; j < reading->d; j++) {
-        PyObject *value = PyDict_GetItemWithError(given, PyTuple_GetItem(reading->names, j));
-        if (!value) {
-            PyErr_Clear();
-            return 0;
-        }
-        row[j] = read_number(reading, value);
-        if (isnan(row[j]))
-            return 0;
-    }
-    return 1;
+    if (!PyDict_Check(given))
+        if (read_values(reading, given, reading->d, row))
+            return 1;
+    return reading->names != Py_None &&
+           read_named(reading->scalars, given, reading->names, reading->d, row) &&
+           moderate(row, reading->d);
 }
 
 int read_targets(const Reading *reading, PyObject *given, double *targets)
@@ -186,22 +192,13 @@ PyObject *named_row(PyObject *module, PyObject *args)
     (void)module;
     if (!PyArg_ParseTuple(args, "OOO:named_row", &x, &names, &out))
         return NULL;
-    if (!PyDict_CheckExact(x) || !PyList_CheckExact(names) || PyDict_Size(x) != PyList_Size(names))
-        Py_RETURN_FALSE;
-    const Py_ssize_t d = PyList_Size(names);
-    double *row = numbers_of(out, "d", d, 1, &view);
+    const Py_ssize_t d = PyObject_Size(names);
+    double *row = d < 0 ? NULL : numbers_of(out, "d", d, 1, &view);
     if (!row)
         return NULL;
-    Py_ssize_t j = 0;
-    for (; j < d; j++) {
-        PyObject *value = PyDict_GetItemWithError(x, PyList_GetItem(names, j));
-        row[j] = value ? plain_number(NULL, value) : NAN;
-        if (isnan(row[j]))
-            break;
-    }
-    PyErr_Clear();
+    const int good = read_named(NULL, x, names, d, row) && moderate(row, d);
     PyBuffer_Release(&view);
-    return PyBool_FromLong(j == d);
+    return PyBool_FromLong(good);
 }
 
 Py_ssize_t read_label(const Reading *reading, PyObject *given)
@@ -250,6 +247,32 @@ PyObject *prediction_object(const Reading *reading, const double *scores)
     for (Py_ssize_t k = 1; k < reading->c; k++)
         best = scores[k] >= scores[best] ? k : best;
     return label_object(reading, best);
+}
+
+PyObject *probabilities_object(const Reading *reading, const double *scores, double temperature)
+{
+    PyObject *label, *place;
+    Py_ssize_t at = 0;
+    double top = scores[0], total = 0.0;
+    for (Py_ssize_t k = 1; k < reading->c; k++)
+        top = fmax(top, scores[k]);
+    for (Py_ssize_t k = 0; k < reading->c; k++)
+        total += exp((scores[k] - top) * temperature);
+    if (reading->labels == Py_None || isnan(total))
+        Py_RETURN_NONE;
+    PyObject *shares = PyDict_New();
+    while (shares && PyDict_Next(reading->places, &at, &label, &place)) {
+        const Py_ssize_t k = PyLong_AsSsize_t(place);
+        const int good = k >= 0 && k < reading->c;
+        PyObject *share =
+            good ? PyFloat_FromDouble(exp((scores[k] - top) * temperature) / total) : NULL;
+        if (!share || PyDict_SetItem(shares, label, share) < 0)
+            Py_CLEAR(shares);
+        Py_XDECREF(share);
+    }
+    return shares || PyErr_Occurred()
+               ? shares
+               : PyErr_Format(PyExc_ValueError, "expected the index of an output for each label");
 }
 
 int read_example(const Reading *reading, PyObject *const *args, double *row, double *targets,

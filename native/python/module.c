@@ -4,7 +4,7 @@
 #include "descent.h"
 #include "machine.h"
 
-enum { VERSION = 8 }; /* of the functions and their arguments; checked by onepass/native.py */
+enum { VERSION = 9 }; /* of the functions and their arguments; checked by onepass/native.py */
 
 static PyObject *descended(PyObject *module, PyObject *args)
 {
@@ -74,7 +74,6 @@ static PyMethodDef functions[] = {
     {"kalman", kalman, METH_VARARGS,
      "kalman(k, n, p, c, discount, X, Y, noise, q, G, F, W, factors, squares, predictions): "
      "return whether finite."},
-    {"mix", mixed, METH_VARARGS, "mix(k, n, c, indicators, Y, weights, each, numbers, errors)."},
     {"calibrate", calibrated, METH_VARARGS,
      "calibrate(c, state, scores, y): update the state of a calibration."},
     {"into", columns_into, METH_VARARGS,
@@ -107,10 +106,10 @@ static int add(PyObject *module, const char *name, PyType_Spec *spec)
 
 static int fill(PyObject *module)
 {
-    const int wrong = add(module, "Rows", &rows_spec) < 0 ||
-                      add(module, "Mixture", &mixture_spec) < 0 ||
+    const int wrong = add(module, "Format", &format_spec) < 0 ||
+                      add(module, "Single", &single_spec) < 0 ||
                       add(module, "Linear", &linear_spec) < 0 ||
-                      add(module, "Window", &window_spec) < 0 ||
+                      PyModule_AddFunctions(module, least_squares_functions) < 0 ||
                       add(module, "Kernel", &kernel_spec) < 0 ||
                       PyModule_AddIntConstant(module, "VERSION", VERSION) < 0;
     return wrong ? -1 : 0;

@@ -7,8 +7,7 @@ enum { HEAD = 7, SPACING = 512 };
 static const double SLOWEST = 1e-3, RIDGE = 1e-2, LEAST = -1e300, SMALL = 1e-150, LARGE = 1e150;
 static const double LARGEST = 1e100;
 
-/* The index of the first row at or after row i that is used. */
-static Py_ssize_t next_row(Py_ssize_t i)
+Py_ssize_t next_calibrated(Py_ssize_t i)
 {
     Py_ssize_t step = 1;
     while (step < SPACING && step <= i >> HEAD)
@@ -17,7 +16,7 @@ static Py_ssize_t next_row(Py_ssize_t i)
 }
 
 /* One Newton step of the state. */
-static void update(double *state, ptrdiff_t c, const double *scores, ptrdiff_t y)
+void calibrate_state(double *state, ptrdiff_t c, const double *scores, ptrdiff_t y)
 {
     double mean = 0.0, squares = 0.0, top = -INFINITY, total = 0.0, m = 0.0, second = 0.0;
     ptrdiff_t known = 0;
@@ -57,18 +56,23 @@ static void update(double *state, ptrdiff_t c, const double *scores, ptrdiff_t y
 
 void calibrate(Calibration *calibration, ptrdiff_t c, const double *scores, ptrdiff_t y)
 {
-    calibration->next = next_row(calibration->row);
-    update(calibration->state, c, scores, y);
+    calibration->next = next_calibrated(calibration->row);
+    calibrate_state(calibration->state, c, scores, y);
 }
 
-void calibrate_errors(Calibration *calibration, ptrdiff_t c, const double *targets, double *errors)
+void calibrate_errors(double *state, ptrdiff_t c, const double *targets, double *errors)
 {
     ptrdiff_t y = 0;
     for (ptrdiff_t k = 0; k < c; k++) {
         errors[k] = targets[k] - errors[k];
         y = targets[k] > 0.0 ? k : y;
     }
-    calibrate(calibration, c, errors, y);
+    calibrate_state(state, c, errors, y);
+}
+
+double temperature_of(const Calibration *calibration)
+{
+    return exp(calibration->state[0] - calibration->state[3]);
 }
 
 PyObject *calibration_get(PyObject *self, void *offset)
@@ -91,7 +95,7 @@ int calibration_set(PyObject *self, PyObject *value, void *offset)
     if (!PyArg_ParseTuple(value, "ndddd:calibration", &set.row, &state[0], &state[1], &state[2],
                           &state[3]))
         return -1;
-    set.next = next_row(set.row);
+    set.next = next_calibrated(set.row);
     *at = set;
     return 0;
 }
@@ -109,7 +113,7 @@ PyObject *calibrated(PyObject *module, PyObject *args)
     const Py_ssize_t sizes[] = {4, c};
     const int good = acquire_arrays(&a, 2, "dd", sizes, 1, 0);
     if (good)
-        update(a.at[0], c, a.at[1], y);
+        calibrate_state(a.at[0], c, a.at[1], y);
     release_arrays(&a);
     return good ? Py_NewRef(Py_None) : NULL;
 }

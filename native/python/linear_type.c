@@ -11,8 +11,16 @@
 #include "machine.h"
 #include "reading.h"
 
-enum { MAX_SIZE = 1 << 24 };          /* maximum number of features, and of outputs */
-static const double FAR = 1e100;  /* rows with larger updates are learned in Python */
+enum { MAX_SIZE = 1 << 24 };     /* maximum number of features, and of outputs */
+static const double FAR = 1e100; /* rows with larger updates are learned in Python */
+
+/* The steps of single rows, as in onepass/learners/step_size.py: that of row t has the rate
+   rate (1 + decay t)^-power, and keeps the share 1 - l2 times its rate of the weights. */
+typedef struct {
+    double rate, decay, power, l2;
+    double limit, damping; /* infinite and negative if there is none */
+    Py_ssize_t t;
+} Rule;
 
 typedef struct {
     PyObject_HEAD
@@ -24,50 +32,29 @@ typedef struct {
     double *row;          /* the current row (d) */
     double *target;       /* the targets of the current row (c) */
     double *predictions;  /* (c) */
-    double *pace;         /* rate, limit, keep, damping of the next rows */
-    Pace next;            /* pointers to the values of the next row in `pace` */
-    Py_ssize_t remaining, seen, mistakes, statistics, nbytes;
+    Rule rule;
+    Py_ssize_t seen, mistakes, statistics, nbytes;
     Calibration calibration;
 } Object;
 
-/* put(n, W, b, statistics, rate, limit, keep, damping): set the state and the steps of the next n
-   rows. */
+/* put(W, b, statistics): set the state. */
 static PyObject *put(Object *self, PyObject *args)
 {
-    const ptrdiff_t d = self->model.d, c = self->model.c;
-    PyObject *given[7];
-    const double **at[] = {&self->next.rate, &self->next.limit, &self->next.keep,
-                           &self->next.damping};
-    double *const statistics = self->model.b + c;
-    Py_ssize_t n;
-    if (!PyArg_ParseTuple(args, "nOOOOOOO:put", &n, &given[0], &given[1], &given[2], &given[3],
-                          &given[4], &given[5], &given[6]))
+    const Py_ssize_t d = self->model.d, c = self->model.c, sizes[] = {c * d, c, c * STATISTICS};
+    Arrays a;
+    if (!PyArg_ParseTuple(args, "OOO:put", &a.given[0], &a.given[1], &a.given[2]))
         return NULL;
-    if (n < 0 || n > MAX_SIZE || self->pace)
-        return PyErr_Format(PyExc_ValueError,
-                            "Linear.put: expected to be called once, with 0 <= n <= 2**24");
-    self->pace = PyMem_Calloc(4 * n + 1, sizeof(double));
-    if (!self->pace)
-        return PyErr_NoMemory();
-    for (int i = 0; i < 7; i++) {
-        Py_buffer view;
-        const Py_ssize_t sizes[] = {c * d, c, c * STATISTICS}, size = i < 3 ? sizes[i] : n;
-        double *const states[] = {self->model.W, self->model.b, statistics};
-        double *to = i < 3 ? states[i] : self->pace + (i - 3) * n;
-        if (i > 1 && i != 3 && given[i] == Py_None)
-            continue;
-        const double *from = numbers_of(given[i], "d", size, 0, &view);
-        if (!from)
-            return NULL;
-        memcpy(to, from, size * sizeof *to);
-        PyBuffer_Release(&view);
-        if (i == 2)
-            self->model.statistics = to, self->statistics = STATISTICS;
-        else if (i > 2)
-            *at[i - 3] = to;
+    const int good = acquire_arrays(&a, 3, "ddd", sizes, 0, 4);
+    if (good) {
+        memcpy(self->model.W, a.at[0], c * d * sizeof(double));
+        memcpy(self->model.b, a.at[1], c * sizeof(double));
+        self->statistics = a.at[2] ? STATISTICS : 0;
+        self->model.statistics = a.at[2] ? self->model.b + c : NULL;
+        if (a.at[2])
+            memcpy(self->model.statistics, a.at[2], c * sizeof(Statistics));
     }
-    self->remaining = n;
-    Py_RETURN_NONE;
+    release_arrays(&a);
+    return good ? Py_NewRef(Py_None) : NULL;
 }
 
 /* get(W, b, statistics): write the weights (c, d), the offset (c), and the statistics (c, 5) of
@@ -131,25 +118,23 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
         !read_row(&self->reading, args[0], self->row) ||
         !read_target(self, args[1]))
         Py_RETURN_FALSE;
-    if (!self->remaining)
-        Py_RETURN_FALSE;
-    Pace *next = &self->next;
+    Rule *rule = &self->rule;
+    const double rate = rule->rate * pow(1.0 + rule->decay * (double)rule->t, -rule->power);
+    const double keep = 1.0 - rate * rule->l2;
+    const Pace pace = {&rate, rule->limit < INFINITY ? &rule->limit : NULL, &keep,
+                       rule->damping >= 0.0 ? &rule->damping : NULL};
     const unsigned mode = flush_subnormals();
     Py_ssize_t learned = 1;
     if (!self->loss)
-        self->mistakes += correct(&self->model, 1, self->row, self->target, next->rate, NULL,
+        self->mistakes += correct(&self->model, 1, self->row, self->target, &rate, NULL,
                                   self->predictions);
     else
         learned = descend(&self->model, self->loss, self->parameter, 1, self->row, self->target,
-                          next, FAR, self->predictions);
+                          &pace, FAR, self->predictions);
     restore_mode(mode);
     if (!learned)
         Py_RETURN_FALSE;
-    next->rate++;
-    next->limit += next->limit != NULL;
-    next->keep += next->keep != NULL;
-    next->damping += next->damping != NULL;
-    self->remaining--;
+    rule->t++;
     self->seen++;
     if (calibration_due(&self->calibration))
         fit_temperature(self);
@@ -171,6 +156,20 @@ static PyObject *predict_one(Object *self, PyObject *x)
     for (ptrdiff_t k = 1; k < c; k++)
         best = self->predictions[k] >= self->predictions[best] ? k : best;
     return label_object(&self->reading, best);
+}
+
+/* predict_proba_one(x): the probabilities by label; None if Python must handle the row. */
+static PyObject *predict_proba_one(Object *self, PyObject *x)
+{
+    double *z = self->predictions;
+    if (!read_row(&self->reading, x, self->row))
+        Py_RETURN_NONE;
+    score(&self->model, self->row, z);
+    const double two[] = {-0.5 * z[0], 0.5 * z[0]}; /* two classes share one score */
+    for (ptrdiff_t k = 0; self->loss == LOGISTIC && k < self->model.c; k++)
+        z[k] = fmin(z[k], 0.0) - log1p(exp(-fabs(z[k]))); /* one-vs-rest */
+    return probabilities_object(&self->reading, self->model.c == 1 ? two : z,
+                                temperature_of(&self->calibration));
 }
 
 /* A new object with storage; NULL with an error on failure. */
@@ -199,8 +198,11 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     Py_ssize_t d, c;
     double unit, parameter;
     int loss;
+    Rule rule;
     (void)kwargs;
-    if (!PyArg_ParseTuple(args, "nndidO:Linear", &d, &c, &unit, &loss, &parameter, &format))
+    if (!PyArg_ParseTuple(args, "nndid(ddddddn)O:Linear", &d, &c, &unit, &loss, &parameter,
+                          &rule.rate, &rule.decay, &rule.power, &rule.l2, &rule.limit,
+                          &rule.damping, &rule.t, &format))
         return NULL;
     if (d < 1 || d > MAX_SIZE || c < 1 || c > MAX_SIZE)
         return PyErr_Format(PyExc_ValueError, "Linear: sizes must be >= 1");
@@ -218,37 +220,25 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->model.unit = unit;
     self->loss = loss;
     self->parameter = parameter;
+    self->rule = rule;
     return (PyObject *)self;
 }
 
 static PyObject *copy(Object *self, PyObject *unused)
 {
     const ptrdiff_t d = self->model.d, c = self->model.c;
-    const Py_ssize_t n = self->remaining;
-    const double *from[] = {self->next.rate, self->next.limit, self->next.keep,
-                            self->next.damping};
     (void)unused;
     Object *twin = create(Py_TYPE((PyObject *)self), d, c);
     if (!twin)
         return NULL;
-    const double **to[] = {&twin->next.rate, &twin->next.limit, &twin->next.keep,
-                           &twin->next.damping};
     memcpy(twin->numbers, self->numbers, (c * d + (1 + STATISTICS) * c) * sizeof(double));
     twin->model.statistics = self->model.statistics ? twin->model.b + c : NULL;
-    twin->pace = PyMem_Calloc(4 * n + 1, sizeof(double));
-    if (!twin->pace) {
-        Py_DECREF(twin);
-        return PyErr_NoMemory();
-    }
-    for (int i = 0; i < 4; i++)
-        if (from[i])
-            *to[i] = memcpy(twin->pace + i * n, from[i], n * sizeof(double));
     reading_copy(&twin->reading, &self->reading);
     twin->model.unit = self->model.unit;
     twin->loss = self->loss;
     twin->parameter = self->parameter;
     twin->statistics = self->statistics;
-    twin->remaining = n;
+    twin->rule = self->rule;
     twin->seen = self->seen;
     twin->calibration = self->calibration;
     twin->mistakes = self->mistakes;
@@ -259,7 +249,6 @@ static void drop(Object *self)
 {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     PyMem_Free(self->numbers);
-    PyMem_Free(self->pace);
     reading_close(&self->reading);
     freefunc free_ = (freefunc)PyType_GetSlot(type, Py_tp_free);
     free_(self);
@@ -268,7 +257,7 @@ static void drop(Object *self)
 
 static PyMethodDef methods[] = {
     {"put", (PyCFunction)put, METH_VARARGS,
-     "put(n, W, b, statistics, rate, limit, keep, damping): set the state; call once."},
+     "put(W, b, statistics): set the state."},
     {"snapshot", (PyCFunction)copy, METH_NOARGS, "snapshot(): return an independent copy."},
     {"copy", (PyCFunction)copy, METH_NOARGS, "copy(): return an independent copy."},
     {"__deepcopy__", (PyCFunction)copy, METH_O, "Return an independent copy."},
@@ -277,6 +266,8 @@ static PyMethodDef methods[] = {
      "learn_one(x, y, weight): return whether the row was learned."},
     {"predict_one", (PyCFunction)predict_one, METH_O,
      "predict_one(x): return the prediction, or None."},
+    {"predict_proba_one", (PyCFunction)predict_proba_one, METH_O,
+     "predict_proba_one(x): return the probabilities by label, or None."},
     {NULL, NULL, 0, NULL},
 };
 
