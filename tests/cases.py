@@ -24,7 +24,9 @@ from onepass.errors import NumericalError
 from onepass.features import Encode, Impute, RandomReLU, Scale
 from onepass.features.pipeline import Pipeline
 from onepass.learners.estimator import Classifier, Regressor
+from onepass.learners.rls import LeastSquares
 from onepass.memory import forgetting
+from onepass.memory.vector import EXPERTS, WINDOW_HEAD, Flag, Parts, Slot
 
 __all__ = [
     "CHECKED",
@@ -312,6 +314,29 @@ def pieces(n: int, cuts: Iterable[int]) -> list[slice]:
     return [slice(a, b) for a, b in pairwise(edges)]
 
 
+def _without_solutions(vector: Array) -> Array:
+    """A vector of least squares without the weights, which the first prediction computes."""
+    vector = vector.copy()
+    core = Parts(vector)
+    starts = [0]
+    if core.flags & Flag.MIXTURE:
+        starts = [k * core.size for k in range(EXPERTS)]
+    elif core.flags & Flag.WINDOW:
+        starts = [0, core.size + WINDOW_HEAD, 2 * core.size + WINDOW_HEAD]
+    elif core.flags & Flag.DIRECTIONAL:
+        starts = [0, core.size + 2]
+    for at in starts:
+        parts = Parts(vector[at : at + core.size])
+        if parts.d:  # the copy of a window may be empty
+            parts.w[:] = parts.head[Slot.FRESH] = 0.0
+    return vector
+
+
+def is_compiled(learner: Any) -> bool:
+    """Whether compiled code learns the single rows of a learner."""
+    return any(getattr(learner, name, None) is not None for name in ("_single", "_compiled"))
+
+
 def snapshot(thing: Any) -> Any:  # noqa: PLR0911  one return per type
     """The content of an object as plain values that compare equal only if all bits are equal."""
     if isinstance(thing, np.ndarray):
@@ -329,7 +354,13 @@ def snapshot(thing: Any) -> Any:  # noqa: PLR0911  one return per type
     if is_dataclass(thing) and not isinstance(thing, type):
         content = {f.name: snapshot(getattr(thing, f.name)) for f in fields(thing) if f.init}
         return (type(thing).__name__, content)
+    if isinstance(thing, LeastSquares):
+        state = {key: value for key, value in thing.__getstate__().items() if key != "_excited"}
+        if "state_" in state:
+            state["state_"] = _without_solutions(state["state_"])
+        return (type(thing).__name__, snapshot(state))
     if isinstance(thing, BaseEstimator):
-        state = thing.__getstate__() if getattr(thing, "_compiled", None) else vars(thing)
+        compiled = is_compiled(thing) or "_on_device" in vars(thing)
+        state = thing.__getstate__() if compiled else vars(thing)
         return (type(thing).__name__, snapshot(state))
     return thing

@@ -371,7 +371,7 @@ def test_inspect_prints_the_description_of_a_model(
     assert found == describe(model)
     assert main(["inspect", str(model)]) == 0
     shown = capsys.readouterr().out
-    assert "RLSRegressor(ridge=1e-06" in shown
+    assert "RLSRegressor(ridge=1e-12" in shown
     assert describe(model)["sha256"] in shown
 
 
@@ -384,7 +384,7 @@ def test_inspect_json_is_not_wrapped(
     found = json.loads(capsys.readouterr().out)
     assert found["class"] == "Pipeline"
     learner = found["parameters"]["steps"][-1]
-    assert (learner["class"], learner["parameters"]["ridge"]) == ("RLSRegressor", 1e-6)
+    assert (learner["class"], learner["parameters"]["ridge"]) == ("RLSRegressor", 1e-12)
     assert found["columns"] == {"by": "text", "km": "number", "at": "date"}
 
 

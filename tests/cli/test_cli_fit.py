@@ -20,7 +20,8 @@ def test_fit_learns_continues_and_reports(
     call += ["--workdir", str(tmp_path / "w"), "--set", "rls__ridge=2"]
     assert main(call) == 0
     assert main(call) == 0
-    assert "508 rows of 8 shards, 8 of them learned before: " in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "508 rows of 8 shards, 8 of them learned before, approximate merge: " in shown
     options = {"target": "y", "drop": ["label", "at"]}
     settings = {"rls__forgetting": 1.0, "rls__ridge": 2}
     model = op.models.pipelines(["rls"], "regression", settings)["rls"]

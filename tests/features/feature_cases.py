@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from cases import snapshot
 from onepass.features.transformer import Transformer
+from onepass.learners.rls import LeastSquares
 from onepass.validation.table import Table
 
 
@@ -46,6 +48,8 @@ def state(thing: Any) -> Any:
         return {name: state(value) for name, value in thing.items()}
     if isinstance(thing, (list, tuple)):
         return [state(value) for value in thing]
+    if isinstance(thing, LeastSquares):
+        return snapshot(thing)
     if hasattr(thing, "get_params") or hasattr(thing, "__dict__"):
         return {name: state(value) for name, value in vars(thing).items()}
     return repr(thing)

@@ -68,7 +68,7 @@ def test_policy_is_saved_and_used_for_predictions(tmp_path: Path) -> None:
     frame = pd.DataFrame({"km": [1.0, None, 3.0], "by": ["sea", "sea", None]})
     (block,) = op.evaluate.predictions(again, op.stream.read(frame))
     assert np.isnan(block["prediction"]).tolist() == [False, True, True]
-    assert block["prediction"][0] == model.predict(WHOLE)[0]
+    assert np.isclose(block["prediction"][0], model.predict(WHOLE)[0])
     (block,) = op.evaluate.predictions(again, op.stream.read(frame[["by"]]))
     assert np.isnan(block["prediction"]).all()
     labels = op.Pipeline(Encode(missing="skip"), op.RLSClassifier())

@@ -22,6 +22,7 @@ import scipy.linalg
 __all__ = ["Problem", "Reference", "Rule", "reference"]
 
 mp = mpmath.mp
+SUDDEN = 2.0**-8
 Matrix = list[list[Any]]
 
 
@@ -99,7 +100,7 @@ class Reference:
         The size of the row in units of the columns, sqrt(Σ_j (a_j / ‖column j‖)²), or 1 if larger:
         by so much a relative error of the coefficients is magnified.
     defined : ndarray of bool of shape (n,)
-        Whether the prediction is beyond doubt: see `_Bounded` and `_Directional`.
+        Whether the prediction is beyond doubt: see `_Exponential`, `_Bounded` and `_Directional`.
     largest : float
         log₂ of the largest coefficient of all.
     """
@@ -340,7 +341,10 @@ def _nearest(theta: Matrix, null: Matrix, free: int, squares: list[Any]) -> Matr
 
 
 class _Exponential:
-    """Σ_k λ^(n−k) s_k (y_k − b − x_kᵀ w)² + λⁿ ‖w − w₀‖²_Π, by rows or by time."""
+    """Σ_k λ^(n−k) s_k (y_k − b − x_kᵀ w)² + λⁿ ‖w − w₀‖²_Π, by rows or by time.
+
+    Predictions are not `defined` after a fade below `SUDDEN` at once, which leaves only a prior.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.rule, self.free = problem.rule, int(problem.intercept)
@@ -377,7 +381,10 @@ class _Exponential:
 
     def learn(self, x: list[Any], b: list[Any], weight: Any, gap: Fraction, now: Any) -> None:
         del now
-        self.aged(self.factor(gap))
+        factor = self.factor(gap)
+        if self.rows and factor < SUDDEN:
+            self.defined = False
+        self.aged(factor)
         self.added(self.row(x), b, weight)
 
     def batch(self, x: list[Any], exponents: list[int]) -> list[list[float]]:
@@ -442,45 +449,34 @@ class _Seen:
 class _Bounded(_Exponential):
     """Exponential forgetting, with pseudo-rows √(δ_j (1 − φ)) e_j whose target is the present w_j.
 
-    δ_j is proportional to the tolerance 1 / (P_jj (P⁻¹)_jj) of the sums, at least 1e-4
-    if the ridge is not 0. Pseudo-rows come every `period` rows where the past fades by rows; and,
-    by time, before a row at which more than two half-lives have passed since the last. Below full
-    rank without a ridge the predictions
-    are not `defined` once there were any.
+    δ_j = max(floor τ_j energy_j / count, 10 ridge), where energy_j / count is the mean square of a
+    feature in all rows, and τ_j = 1 / (P_jj (P⁻¹)_jj) its tolerance. Up to eight pseudo-rows come
+    together, before a row at which the past has faded to a quarter or less since the last ones.
+    Below full rank without a ridge the predictions are not `defined` once there were any.
     """
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         self.seen, self.age = _Seen(self.d, self.free), mp.zero
-        factor = self.rule.factor
-        self.period = 64
-        if factor is not None and factor < 1.0:
-            self.period = max(1, min(64, int(math.log(1e-3) / math.log(factor))))
+        self.count, self.held = mp.zero, np.ndim(problem.ridge) == 0
 
     def learn(self, x: list[Any], b: list[Any], weight: Any, gap: Fraction, now: Any) -> None:
         del now
-        factor, by_time = self.factor(gap), self.rule.factor is None
-        passed = mp.mpf(gap.numerator) / gap.denominator if by_time else -mpmath.log(factor, 2)
+        factor = self.factor(gap)
         self.aged(factor)
-        if by_time and self.rule.floor > 0 and self.age + passed > 2:
-            self.age += passed
+        self.age -= mpmath.log(factor, 2)
+        if self.rule.floor > 0 and self.age >= 2 * (1 - 1e-9):
             self.visit()
-            passed = mp.zero
         mean = [mp.zero] * self.d
         if self.free and self.sums.A[0][0] > 0:
             mean = [value / self.sums.A[0][0] for value in self.sums.A[0][1:]]
         self.added(self.row(x), b, weight)
         self.seen.see(x, [value - m for value, m in zip(x, mean, strict=True)], weight)
-        self.age += passed
-        holds = self.rule.floor > 0 and (by_time or self.rule.factor != 1.0)
-        if holds and self.seen.count % self.period == 0:
-            self.visit()
+        self.count += weight
 
     def visit(self) -> None:
         lost = 1 - mpmath.power(2, -self.age)
         self.age = mp.zero
-        if lost == 0:
-            return
         solution = self.sums.solution(self.free, [mp.one] * self.d)
         self.carried = max(self.carried, solution.reduced)
         if solution.null:
@@ -496,9 +492,10 @@ class _Bounded(_Exponential):
             P = mpmath.inverse(mpmath.matrix(scaled))
             inverse = [P[j, j] * unit[j] ** 2 for j in range(self.free, len(A))]
             tolerance = [1 / (one * size) for one, size in zip(inverse, sizes, strict=True)]
-        for j, size in enumerate(self.seen.sizes):
-            share = max(tolerance[j], mp.mpf("1e-4" if self.ridge[j, j] else "0"))
-            wanted = max(self.rule.floor * size * share, mp.mpf(float(self.ridge[j, j])))
+        for j, square in enumerate(self.seen.squares):
+            wanted = self.rule.floor * tolerance[j] * square / (self.count or mp.one)
+            if self.held:
+                wanted = max(wanted, 10 * mp.mpf(float(self.ridge[j, j])))
             if wanted > 0:
                 a = [mp.zero] * len(self.sums.A)
                 a[j + self.free] = mp.one

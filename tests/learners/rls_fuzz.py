@@ -13,14 +13,20 @@ accuracy
     error <= 1e3 max(error of float64 batch QR, eps cond reach max(max|y|, |exact|)). QR takes the
     rows from the first to the last and from the last to the first, and `reach` >= 1 is the size of
     the predicted row in units of the columns: without these, QR in another order of the rows fails
-    in 2 % of the cases.
+    in 2 % of the cases. Windows, which remove rows, may have 100 times the error. Without a ridge,
+    with a matrix, or with plain forgetting, there is a prior of (1e-8 column lengths)², which may
+    move the prediction by 4e-16 cond² of its scale. After a gap the past is only a prior, and
+    predictions are checked as beyond that condition.
 nonfinite
     A prediction is not finite.
 cutting, native
     Beyond that condition: two ways to cut the stream, or NumPy and the compiled loops, differ by
-    more than 1e-6 max(max|y|, |prediction|).
+    more than 1e-6 max(max|y|, |prediction|). Not from condition 1e15 on, where rounding decides.
+    NumPy and the loops are compared where the rows determine the prediction, unless there is a
+    ridge that is larger than the rounding of the columns.
 large
-    Beyond that condition: more than 100 max|y|. 0.5 % of the cases may be so. Where the exact
+    Beyond that condition: more than 100 max|y|, times the distance of the row from the rows before,
+    if it is farther away than these from each other. 0.5 % of the cases may be so. Where the exact
     prediction is as large it is `large_as_exact`, which is no failure.
 persistence
     The same blocks do not give the same predictions, to 1e-9, after save and load, a copy or a
@@ -38,9 +44,6 @@ literal
 deficient
     Below full rank, where the rows determine the prediction all the same, and the independent
     columns have a condition number of at most 1e12: as accuracy.
-least_norm
-    Below full rank elsewhere: the prediction by the coefficients of least norm, in units of the
-    first nonzero value of each feature. To 1e-6.
 """
 
 import argparse
@@ -68,7 +71,7 @@ from exact_least_squares import Problem, Reference, Rule, reference
 
 import onepass as op
 from onepass import native as compiled
-from onepass.errors import OnepassError
+from onepass.errors import OnepassError, WindupWarning
 
 KINDS = (
     "none", "exponential_rows", "exponential_time", "bounded_rows", "bounded_time",
@@ -78,8 +81,10 @@ FAILURES = (
     "accuracy", "nonfinite", "cutting", "native", "large", "persistence", "exception", "warning",
     "refused_in_range", "refusal_differs",
 )  # fmt: skip
-EXTRA = ("literal", "deficient", "least_norm", "large_as_exact", "refused")
+EXTRA = ("literal", "deficient", "large_as_exact", "refused")
 EPS = float(np.finfo(np.float64).eps)
+UNIT = 4e-16
+"""The prior of ridge 0, in squared column lengths, at most."""
 CONDITION = 1e12
 
 
@@ -303,7 +308,7 @@ def _forgetting(rng: Any, kind: str, n: int, tags: list[str]) -> Any:
     if name == "window":
         rows = int(rng.integers(1, n + 2))
         return None, None, Rule("window", rows=rows), op.forgetting.Window(rows)
-    factor = float(rng.choice([0.999, 0.98, 0.9, 0.5, 0.1, 1e-3, 1e-9, 2.0**-60]))
+    factor = float(rng.choice([0.999, 0.98, 0.9, 0.5, 0.25, 0.125]))
     found = getattr(op.forgetting, name.capitalize())(factor, **given)
     return None, None, Rule(name, factor, **extra), found
 
@@ -357,6 +362,7 @@ def learn(case: Case, cuts: list[int] | None, *, native: bool, persist: bool = F
             compiled.loops = None
         with warnings.catch_warnings():
             warnings.simplefilter("error")
+            warnings.simplefilter("ignore", WindupWarning)  # the streams cause it on purpose
             model = op.RLSRegressor(**case.parameters)
             edges = list(range(n + 1)) if cuts is None else [0, *cuts, n]
             for a, b in pairwise(edges):
@@ -460,11 +466,13 @@ def check(seed: int, *, verbose: bool = False) -> Result:
     _raised(result, case, exact, runs)
     first = _first(case)
     for name, run in runs.items():
-        _checked(result, name, run, exact, size, first)
+        _checked(result, name, run, exact, case, first)
     apart = ~(exact.defined & (exact.condition <= CONDITION))
     for by in ("numpy", "native"):
         found = {name: run for name, run in runs.items() if name.startswith(by)}
-        _agree(result, "cutting", list(found.values()), apart, size, first)
+        cut = apart & (np.isinf(exact.condition) | (exact.condition < 1e15))
+        cut &= _resolved(case, exact) | (not _is_faint(case))
+        _agree(result, "cutting", list(found.values()), cut, size, first)
         if f"{by} persisted" in found:  # compiled loops are opened again, maybe at another row
             same, rows = found[f"{by} blocks"], ~apart if by == "native" else np.ones_like(apart)
             pair = [found[f"{by} persisted"], same]
@@ -472,10 +480,38 @@ def check(seed: int, *, verbose: bool = False) -> Result:
     for name in ("whole", "blocks", "rows"):
         if f"native {name}" in runs:
             pair = [runs[f"{by} {name}"] for by in ("numpy", "native")]
-            _agree(result, "native", pair, apart, size, first)
+            _agree(result, "native", pair, cut & _resolved(case, exact), size, first)
     if verbose:
         _show(case, exact, runs, result)
     return result
+
+
+def _has_unit_prior(case: Case) -> bool:
+    """Whether there is a prior of 1e-8 column lengths: without a ridge, or if it fades."""
+    ridge = case.problem.ridge
+    return case.kind.startswith("exponential") or np.ndim(ridge) == 2 or not ridge
+
+
+def _is_faint(case: Case) -> bool:
+    """Whether the ridge is positive, but less than the rounding of the columns."""
+    ridge, used = case.problem.ridge, case.problem.weights > 0.0
+    length = float(np.abs(case.X[used]).max(initial=0.0))
+    return bool(np.ndim(ridge) == 0 and 0.0 < ridge < (1e-15 * length) ** 2)
+
+
+def _resolved(case: Case, exact: Reference) -> Any:
+    """The rows of which rounding does not decide how dependent columns share their effect."""
+    if not _has_unit_prior(case) and not _is_faint(case):
+        return np.ones(len(case.X), bool)
+    return exact.determined & (exact.reduced <= 1e7)
+
+
+def _reach(case: Case, i: int) -> float:
+    """How far a row is from the rows before it, in units of their distances, at least 1."""
+    before = case.X[:i][case.problem.weights[:i] > 0.0]
+    origin = before[0] if case.problem.intercept else 0.0
+    size, away = np.abs(before - origin).max(axis=0), np.abs(case.X[i] - origin)
+    return float((away[size > 0.0] / size[size > 0.0]).max(initial=1.0))
 
 
 def _raised(result: Result, case: Case, exact: Reference, runs: dict[str, Run]) -> None:
@@ -512,10 +548,10 @@ def _in_range(case: Case, exact: Reference) -> bool:
     return top < 1e145 and exact.largest < 145 * math.log2(10)
 
 
-def _checked(
-    result: Result, name: str, run: Run, exact: Reference, size: float, first: int
-) -> None:
+def _checked(result: Result, name: str, run: Run, exact: Reference, case: Case, first: int) -> None:
     """Check the predictions of one way to learn."""
+    size, times = _size(case), 1e5 if case.kind.startswith("window") else 1e3
+    prior = UNIT if _has_unit_prior(case) else 0.0
     for i in range(first, run.stop):
         found = run.predictions[i]
         if not np.isfinite(found).all():
@@ -533,13 +569,15 @@ def _checked(
             least = EPS * exact.condition[i]
             if error > (allowed := 1e3 * max(batch, least * size)):
                 result.add("literal", error / allowed)
-            least *= exact.reach[i] * max(size, float(np.abs(truth).max()))
-            if error > (allowed := 1e3 * max(batch, backward, least)):
+            scale = exact.reach[i] * max(size, float(np.abs(truth).max()))
+            allowed = times * max(batch, backward, least * scale)
+            allowed += prior * exact.condition[i] ** 2 * scale
+            if error > allowed:
                 note = f"{at}: error {error / size:.1e} max|y|, allowed {allowed / size:.1e}"
                 result.add("accuracy", error / allowed, note)
         elif not well:
             most = float(np.abs(found).max())
-            if most > 100 * size:
+            if most > 100 * size * _reach(case, i) and not _is_faint(case):
                 as_exact = np.abs(truth).max() > 50 * size
                 kind = "large_as_exact" if as_exact else "large"
                 result.add(kind, most / size / 100, f"{at}: {most / size:.1e} max|y|")
@@ -557,8 +595,6 @@ def _below_full_rank(
         allowed = 1e3 * EPS * exact.reduced[i] * scale
         if error > allowed:
             result.add("deficient", error / allowed, f"{at}: error {error / scale:.1e}")
-    elif error > (allowed := max(1e-6, 1e3 * EPS * exact.reduced[i]) * scale):
-        result.add("least_norm", error / allowed, f"{at}: error {error / scale:.1e}")
 
 
 def _agree(

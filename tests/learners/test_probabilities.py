@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
 from sklearn.calibration import CalibratedClassifierCV
@@ -138,6 +140,52 @@ def test_weights_of_zero_do_not_change_probabilities(model: Any) -> None:
     one = copy.deepcopy(model).partial_fit(X, y, sample_weight=weights)
     two = copy.deepcopy(model).partial_fit(X[on], y[on], sample_weight=weights[on])
     assert_allclose(one.predict_proba(X), two.predict_proba(X), rtol=0, atol=1e-9)
+
+
+COMPILED: list[Any] = [
+    *(lambda loss=loss: op.SGDClassifier(loss) for loss in ("logistic", "hinge", "perceptron")),
+    lambda: op.SGDClassifier("hinge", step="pa1", fit_intercept=False),
+    op.Perceptron,
+    lambda: op.KernelRLSClassifier(gamma=0.1),
+]
+
+
+@pytest.mark.skipif(native.loops is None, reason="the compiled loops are not installed")
+@pytest.mark.parametrize("labels", ["ab", "abc", (0, 1), (-1, 0, 5), (False, True)])
+@pytest.mark.parametrize("make", COMPILED)
+@settings(max_examples=5)
+@given(scale=st.sampled_from([1e-9, 1.0, 40.0, 1e4, 1e30]), seed=st.integers(0, 99))
+def test_compiled_probabilities_equal_those_of_blocks(
+    make: Any, labels: Any, scale: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    X = scale * rng.normal(size=(30, 3))
+    y = np.array(list(labels))[np.append(np.arange(len(labels)), rng.integers(0, len(labels), 30))]
+    model = make()
+    for x, label in zip(X, y, strict=False):
+        model.learn_one(dict(zip("abc", x.tolist(), strict=True)), label)
+    if model._compiled is None:  # huge rows
+        return
+    for x in 3.0 * X:
+        expected = dict(
+            zip(model.classes_.tolist(), model.predict_proba(x[None])[0].tolist(), strict=True)
+        )
+        for row in (x, x.tolist(), dict(zip("bac", x[[1, 0, 2]].tolist(), strict=True))):
+            found = model._compiled.predict_proba_one(row)
+            assert found is not None
+            assert list(found) == list(expected)
+            assert [type(label) for label in found] == [type(label) for label in expected]
+            assert_allclose(list(found.values()), list(expected.values()), rtol=1e-12, atol=1e-12)
+            assert model.predict_proba_one(row) == found
+    with pytest.raises(op.errors.OnepassError):
+        model.predict_proba_one([1.0, np.nan, 0.0])
+
+
+def test_one_vs_rest_probabilities_are_in_the_order_of_scores_far_below_zero() -> None:
+    model = op.SGDClassifier("logistic", initial_coef=[[-9e2], [-8e2], [-1e3]], classes=list("abc"))
+    model.partial_fit([[1.0]], ["b"], sample_weight=0.0)
+    assert_allclose(model.predict_proba([[1.0]]), [[0.0, 1.0, 0.0]], atol=1e-12)
+    assert model.predict([[1.0]]).tolist() == ["b"]
 
 
 def test_new_classes_may_come_at_any_time() -> None:

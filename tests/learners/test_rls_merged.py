@@ -64,7 +64,6 @@ class Stream:
     d=st.integers(2, 9),
     ridge=st.sampled_from([0.0, 1e-6, 1.0, "matrix"]),
     factor=st.sampled_from([1.0, 0.97]),
-    prior=st.sampled_from([0.0, 1.0]),
     fit_intercept=st.booleans(),
 )
 def test_any_tree_of_merges_equals_one_pass(
@@ -74,7 +73,6 @@ def test_any_tree_of_merges_equals_one_pass(
     d: int,
     ridge: Any,
     factor: float,
-    prior: float,
     fit_intercept: bool,  # noqa: FBT001
 ) -> None:
     stream = Stream(seed, sum(sizes) + 1, d)
@@ -82,7 +80,6 @@ def test_any_tree_of_merges_equals_one_pass(
     settings = {
         "ridge": root @ root.T + np.eye(d) if ridge == "matrix" else ridge,
         "forgetting": exponential(factor),
-        "prior": prior,
         "fit_intercept": fit_intercept,
         "initial_coef": None if ridge == 0.0 else np.ones((2, d)),
     }
@@ -93,27 +90,45 @@ def test_any_tree_of_merges_equals_one_pass(
     stream.s[-1] = 1.0
     whole = stream.learned(make())
     merged = merge_in_order(parts, order[: len(parts) - 1])
-    tolerance = 1e-10
-    assert_close(merged.coef_, whole.coef_, tolerance)
-    assert_close(merged.intercept_, whole.intercept_, 10 * tolerance)
     assert merged.rows_seen_ == whole.rows_seen_
-    (predictions, std), (wanted, wanted_std) = (
-        m.predict(stream.X, return_std=True) for m in (merged, whole)
-    )
-    assert_close(predictions, wanted)
-    assert_close(std, wanted_std, 1e-7)
-    assert_close(
-        merged.partial_fit(stream.X, stream.Y).coef_,
-        whole.partial_fit(stream.X, stream.Y).coef_,
-        tolerance,
-    )
-    if prior == 0.0 and (stream.s > 0).sum() > d + 2:
+    learned = stream.X[stream.s > 0.0]
+    assert_close(merged.predict(learned), whole.predict(learned))
+    if ridge == 0.0 and not is_determined(learned, intercept=fit_intercept):
+        return  # coefficients are a matter of rounding
+    assert_close(merged.coef_, whole.coef_)
+    assert_close(merged.intercept_, whole.intercept_, 1e-9)
+    stds = (m.predict(stream.X, return_std=True)[1] for m in (merged, whole))
+    assert_close(*stds, 1e-7)
+    later = (m.partial_fit(stream.X, stream.Y) for m in (merged, whole))
+    assert_close(*(m.coef_ for m in later))
+    if (stream.s > 0).sum() > d + 2:
         coef, _ = ridge_qr(
             np.vstack((stream.X, stream.X)), np.vstack((stream.Y, stream.Y)), settings["ridge"],
             intercept=fit_intercept, weights=np.append(stream.s, np.ones(len(stream.X))),
             forgetting=factor, initial=None if ridge == 0.0 else np.ones((d, 2)),
         )  # fmt: skip
-        assert_close(merged.coef_.T, coef, 10 * tolerance)
+        assert_close(merged.coef_.T, coef, 1e-9)
+
+
+def is_determined(X: Floats, *, intercept: bool) -> bool:
+    """Whether rows determine all coefficients."""
+    A = X - X.mean(axis=0) if intercept else X
+    return int(np.linalg.matrix_rank(A)) == X.shape[1]
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.97])
+@pytest.mark.parametrize("order", [[0, 0], [1, 0]])
+def test_merge_with_a_prior_is_nearly_one_pass(order: list[int], factor: float) -> None:
+    """The unit of the prior is the first value of a feature, which differs between the parts."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 5)) + 3.0
+    y = X @ np.arange(5.0) + 0.1 * rng.normal(size=120)
+    make = lambda: op.RLSRegressor(forgetting=exponential(factor), prior=1.0)  # noqa: E731
+    parts = [make().partial_fit(X[i : i + 40], y[i : i + 40]) for i in range(0, 120, 40)]
+    assert parts[0]._merging == "approximate"
+    merged, whole = merge_in_order(parts, order), make().fit(X, y)
+    assert merged.rows_seen_ == 120
+    assert_close(merged.predict(X), whole.predict(X), 0.01)
 
 
 @pytest.mark.parametrize("ridge", [0.0, 1e-6, 1e-3, 1.0])
@@ -237,17 +252,17 @@ def test_merge_aligns_classes_of_parts() -> None:
         assert_close(merged.decision_function(X), whole.decision_function(X))
 
 
-def test_merge_retains_least_norm_solution() -> None:
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_merge_of_dependent_features_predicts_as_one_pass(*, fit_intercept: bool) -> None:
     rng = np.random.default_rng(6)
     X = rng.normal(size=(60, 6)) + 1e4
     X[:, 1], X[:, 2], X[:, 3] = 0.0, 7.0, X[:, 0]
     y = rng.normal(size=60)
-    parts = [op.RLSRegressor(0.0).fit(X[i : i + 15], y[i : i + 15]) for i in range(0, 60, 15)]
-    whole = op.RLSRegressor(0.0).fit(X, y)
+    make = lambda: op.RLSRegressor(0.0, fit_intercept=fit_intercept)  # noqa: E731
+    parts = [make().fit(X[i : i + 15], y[i : i + 15]) for i in range(0, 60, 15)]
+    whole = make().fit(X, y)
     for order in ([0, 0, 0], [2, 1, 0]):
-        merged = merge_in_order(parts, order)
-        assert merged.memory_.rank == whole.memory_.rank == 3
-        assert_close(merged.coef_, whole.coef_, 1e-9)
+        assert_close(merge_in_order(parts, order).predict(X), whole.predict(X), 1e-9)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -261,7 +276,6 @@ def test_merge_of_dependent_features_does_not_depend_on_their_units(*, fit_inter
     ]
     whole = op.RLSRegressor(0.0, fit_intercept=fit_intercept).fit(X, y)
     merged = merge_in_order(parts, [0])
-    assert merged.memory_.rank == whole.memory_.rank
     assert_close(merged.predict(X), whole.predict(X), 1e-9)
 
 
@@ -376,8 +390,11 @@ def test_merged_windows_and_half_lives_equal_one_pass(
     whole = fitted(np.arange(90))
     for order in ([0, 0], [1, 0]):
         merged = merge_in_order(parts, order)
-        assert merged._merging == "exact"
+        assert merged._merging == ("approximate" if prior else "exact")
         assert merged.rows_seen_ == 90
+        if prior and not rule.stores_rows:
+            assert_close(merged.predict(stream.X), whole.predict(stream.X), 0.05)
+            continue
         assert_close(merged.coef_, whole.coef_)
         stds = (m.predict(stream.X, return_std=True)[1] for m in (merged, whole))
         assert_close(*stds, 1e-9)
@@ -403,21 +420,22 @@ def test_merge_across_long_gap_equals_later_part() -> None:
         assert_close(merged.coef_, coef, 1e-9)
 
 
-def test_merge_of_windows_out_of_order_is_refused() -> None:
-    stream = Stream(13, 60, 3)
-    t = np.arange(60.0)
-
-    def fitted(rule: Any, on: slice, **params: Any) -> Any:
-        time = {"time": t[on]} if rule.clock else {}
-        learner = op.RLSRegressor(forgetting=rule, **params)
-        return learner.fit(stream.X[on], stream.Y[on], **time)
-
-    window, span = op.forgetting.Window(9), op.forgetting.Window(span=9.0)
-    early, late = slice(0, 30), slice(30, 60)
+def test_concurrent_merge_of_windows_of_rows_is_refused() -> None:
+    stream, window = Stream(13, 60, 3), op.forgetting.Window(9)
+    early, late = (
+        stream.learned(op.RLSRegressor(forgetting=window), rows)
+        for rows in (slice(0, 30), slice(30, 60))
+    )
     with pytest.raises(MergeError, match="`concurrent` must be False"):
-        fitted(window, early).merge(fitted(window, late), concurrent=True)
-    with pytest.raises(MergeError, match="prior=0"):
-        fitted(span, late, prior=1.0).merge(fitted(span, early, prior=1.0))
-    half_life = op.forgetting.Exponential(half_life=9.0)
-    with pytest.raises(MergeError, match="in order of time"):
-        fitted(half_life, late, prior=1.0).merge(fitted(half_life, early, prior=1.0))
+        early.merge(late, concurrent=True)
+
+
+def test_merge_of_windows_of_time_with_a_prior_equals_one_pass_in_any_order() -> None:
+    stream, t = Stream(13, 60, 3), np.arange(60.0)
+    make = lambda: op.RLSRegressor(forgetting=op.forgetting.Window(span=40.0), prior=1.0)  # noqa: E731
+    early, late, whole = (
+        make().fit(stream.X[rows], stream.Y[rows], time=t[rows])
+        for rows in (slice(0, 30), slice(30, 60), slice(60))
+    )
+    assert_close(copy.deepcopy(late).merge(early).predict(stream.X), whole.predict(stream.X))
+    assert_close(early.merge(late).predict(stream.X), whole.predict(stream.X))

@@ -132,11 +132,25 @@ def test_std_is_infinite_until_rows_determine_variance() -> None:
         assert np.isinf(std).all() if i < 4 else np.isfinite(std).all()
 
 
-def test_std_is_infinite_for_dependent_columns() -> None:
+def test_std_is_infinite_where_constant_columns_change() -> None:
     X = np.ones((9, 2))
     for y in (np.zeros(9), np.arange(9.0)):
-        std = RLSRegressor(ridge=0.0).fit(X, y).predict(X, return_std=True)[1]
-        assert np.isinf(std).all()
+        learner = RLSRegressor(ridge=0.0).fit(X, y)
+        assert np.isinf(learner.predict(X + 1.0, return_std=True)[1]).all()
+        assert np.isfinite(learner.predict(X, return_std=True)[1]).all()
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_std_is_huge_outside_the_span_of_the_rows(*, intercept: bool) -> None:
+    rng = np.random.default_rng(13)
+    X = rng.normal(size=(20, 1)) * np.ones(3)
+    y = X[:, 0] + rng.normal(size=20)
+    learner = RLSRegressor(0.0, fit_intercept=intercept).fit(X, y)
+    inside, outside = (
+        learner.predict(rows, return_std=True)[1] for rows in (X, X * [1.0, 2.0, 3.0])
+    )
+    assert inside.max() < 2.0
+    assert outside.min() > 1e4
 
 
 # -- long streams, and numbers of every size -------------------------------------------------------
@@ -169,7 +183,7 @@ def test_huge_numbers_are_learned_or_refused_without_change(
     rng = np.random.default_rng(15)
     X, y = rng.normal(size=(20, 3)), rng.normal(size=20)
     learner = RLSRegressor(ridge).partial_fit(X, y)
-    coef, seen, state = learner.coef_, learner.rows_seen_, learner.memory_
+    coef, seen, state = learner.coef_, learner.rows_seen_, learner.state_.copy()
     big = rng.normal(size=(5, 3)) * (size if where != "y" else 1.0)
     targets = rng.normal(size=5) * (size if where != "X" else 1.0)
     try:
@@ -177,7 +191,7 @@ def test_huge_numbers_are_learned_or_refused_without_change(
     except NumericalError:
         assert (learner.coef_ == coef).all()
         assert learner.rows_seen_ == seen
-        assert (learner.memory_.R == state.R).all()
+        assert (learner.state_ == state).all()
     else:
         assert np.isfinite(learner.coef_).all()
         assert np.isfinite(learner.predict(X)).all()
@@ -206,9 +220,15 @@ def test_any_shape_equals_batch_ridge(n: int, d: int, ridge: float) -> None:
     rng = np.random.default_rng(17)
     X, y = rng.normal(size=(n, d)), rng.normal(size=n)
     learner = RLSRegressor(ridge).fit(X, y)
-    coef, b = ridge_qr(X, y, ridge, scaled=True)
-    assert_close(learner.coef_, coef, 1e-9, scale=1e-3)
-    assert_close(learner.intercept_, b, 1e-9, scale=1.0)
+    coef, b = ridge_qr(X, y, ridge, scaled="size")
+    if ridge == 0.0 and n < d:  # the norm is the least in about these units
+        assert_close(learner.predict(X), y, 1e-9)
+        sizes = np.linalg.norm(X - X.mean(axis=0), axis=0)
+        least = np.linalg.norm(sizes * coef)
+        assert np.linalg.norm(sizes * learner.coef_) <= 2.5 * least + 1e-9
+    else:
+        assert_close(learner.coef_, coef, 1e-9, scale=1e-3)
+        assert_close(learner.intercept_, b, 1e-9, scale=1.0)
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.1])

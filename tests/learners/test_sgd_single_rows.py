@@ -113,12 +113,25 @@ def test_late_class_by_rows_equals_block(make: Any) -> None:
     assert_equal_learners(model, many)
 
 
-def test_state_is_compiled_again_for_more_rows() -> None:
+@pytest.mark.parametrize("step", ["adaptive", "constant", "decaying", "normalised"])
+def test_a_state_is_compiled_once(step: Any) -> None:
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(2_500, 3)), rng.normal(size=2_500)
-    model = op.SGDRegressor(step="decaying")
-    predict_then_learn_rows(model, X, y.tolist())
-    assert_equal_learners(model, op.SGDRegressor(step="decaying").partial_fit(X, y))
+    model = op.SGDRegressor(step=step, l2=0.01)
+    predict_then_learn_rows(model, X[:1], y[:1].tolist())
+    compiled = model._compiled
+    predict_then_learn_rows(model, X[1:], y[1:].tolist())
+    assert model._compiled is compiled
+    assert_equal_learners(model, op.SGDRegressor(step=step, l2=0.01).partial_fit(X, y))
+
+
+def test_huge_steps_of_the_perceptron_are_refused_as_in_blocks() -> None:
+    X, labels = np.array([[1e60], [1e60], [-1e60]]), ["a", "b", "a"]
+    one, many = (op.Perceptron(1e300, classes=["a", "b"]) for _ in range(2))
+    with pytest.raises(NumericalError):
+        many.partial_fit(X, labels)
+    with pytest.raises(NumericalError):
+        predict_then_learn_rows(one, X, labels)
 
 
 @given(cuts=st.lists(st.integers(1, 40), min_size=1, max_size=8), looks=st.booleans())

@@ -74,21 +74,6 @@ def test_inconsistent_row_counts_once_for_all_outputs() -> None:
     np.testing.assert_array_equal(found.errors, [1.0, 2.0, 0.0, 0.0])
 
 
-@pytest.mark.parametrize("factor", [1.0, 0.5, 1e-3])
-def test_fade_retains_weights_and_never_underflows(factor: float) -> None:
-    rng = np.random.default_rng(2)
-    R, w = np.triu(rng.normal(size=(4, 4))) + 3.0 * np.eye(4), rng.normal(size=(4, 2))
-    z = R @ w
-    before = R.copy()
-    faded, z_faded = update.fade(R, z, factor)
-    np.testing.assert_allclose(faded.T @ faded, factor * R.T @ R)
-    for _ in range(3000):
-        faded, z_faded = update.fade(faded, z_faded, factor)
-    np.testing.assert_allclose(np.linalg.solve(faded / faded.max(), z_faded / faded.max()), w)
-    assert np.abs(np.diagonal(faded)).min() >= 1e-200
-    np.testing.assert_array_equal(R, before)
-
-
 def test_direction_without_information_retains_its_weight() -> None:
     R, w = np.asfortranarray(np.diag([1e-120, 1e-120])), np.array([[0.25], [3.0]])
     found = update.absorb(R, R @ w, w, np.ones((1, 2)), np.array([[2.0]]))

@@ -1,11 +1,13 @@
 """Every memory against the update equation with a dense P."""
 
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from onepass.errors import ParameterError
 from onepass.memory import Basis, NoMemory, Principal, SquareRoot
 from onepass.memory.basis import Directions, NoisySpan
 from onepass.memory.directions import NoMemoryState
@@ -55,7 +57,7 @@ def p_times(memory: Any, X: Floats) -> Floats:
             return X
         case Directions(Q=Q):
             return X - Q @ (Q.T @ X)
-        case Triangle(R=R, span=None):
+        case Triangle(R=R):
             return np.linalg.solve(np.triu(R), np.linalg.solve(np.triu(R).T, X))
         case NoisySpan(span=span):
             inside = span.Q.T @ X
@@ -161,6 +163,37 @@ def test_square_root_learns_vector_outputs_row_by_row() -> None:
     np.testing.assert_allclose(step.errors, errors, atol=1e-12)
 
 
+def test_square_root_with_a_matrix_equals_its_penalty() -> None:
+    rng = np.random.default_rng(8)
+    G, y, L = rng.normal(size=(5, 9)), rng.normal(size=9), rng.normal(size=(7, 5))
+    expected = DenseP(5, np.linalg.inv(L.T @ L)).learn(np.zeros(5), G, y, 1.0).w
+    step = SquareRoot(L.T @ L).start(5, 1).learn(np.zeros(5), G, y, np.ones(9))
+    np.testing.assert_allclose(step.w, expected, atol=1e-12)
+    penalty = np.sum((L @ step.w) ** 2)
+    np.testing.assert_allclose(step.memory.squares, np.sum((y - G.T @ step.w) ** 2) + penalty)
+    with pytest.raises(ParameterError, match="`ridge` must be a number if features are added"):
+        step.memory.grown(6)
+
+
+@pytest.mark.parametrize(
+    ("ridge", "message"),
+    [
+        (0.0, "`ridge` must be a number in (0, inf)"),
+        (-1.0, "`ridge` must be a number in (0, inf)"),
+        ("much", "`ridge` must be a number in (0, inf)"),
+        (np.ones((2, 3)), "or a symmetric matrix"),
+        ([[1.0], [1.0, 2.0]], "or a symmetric matrix"),
+        ([[1.0, 0.5], [0.0, 1.0]], "or a symmetric matrix"),
+        (np.diag([1.0, 0.0]), "must be positive definite"),
+    ],
+)
+def test_square_root_refuses_a_ridge_that_is_not_positive(ridge: Any, message: str) -> None:
+    with pytest.raises(ParameterError, match=re.escape(message)):
+        SquareRoot(ridge)
+    with pytest.raises(ParameterError, match=re.escape("of shape (3, 3)")):
+        SquareRoot(np.eye(2)).start(3, 1)
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 @pytest.mark.parametrize("n", [1, 4])
 def test_no_memory_equals_step_with_identity_p(noise: float, n: int) -> None:
@@ -182,7 +215,9 @@ def test_no_memory_skips_zero_rows_and_counts_contradictions() -> None:
         assert step.inconsistent_rows == against
 
 
-@pytest.mark.parametrize("specified", [Basis(), Principal(5), SquareRoot(0.0), SquareRoot(1.0)])
+@pytest.mark.parametrize(
+    "specified", [Basis(), Principal(5), SquareRoot(np.eye(8)), SquareRoot(1.0)]
+)
 @pytest.mark.parametrize("noise", [0.0, 1.0])
 def test_learn_leaves_arguments_and_memory_unchanged(specified: Any, noise: float) -> None:
     noise = noise or float(isinstance(specified, SquareRoot))

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from onepass import forgetting, memory
-from onepass.learners import RLSRegressor
 from onepass.memory.blocks import Blocks
-from onepass.memory.forgetting.protocols import ForgettingRule, ForgettingState
+from onepass.memory.forgetting.protocols import ForgettingRule
 from onepass.memory.protocols import Divided, GrowingState, Memory, MemoryState, Mergeable
 
 
@@ -32,7 +31,7 @@ def missing_members(thing: Any, *protocols: type) -> list[str]:
 
 
 def test_missing_members_are_found() -> None:
-    assert missing_members(object(), ForgettingState) == ["finite", "grown", "with_outputs"]
+    assert missing_members(object(), GrowingState)[:2] == ["exact_in_blocks", "forgetting_bound"]
     assert missing_members(memory.NoMemory().start(3, 1), Mergeable) == ["evidence", "merged"]
 
 
@@ -69,8 +68,3 @@ def test_blocks_implement_memory_protocols() -> None:
 )
 def test_forgetting_rules_implement_protocols(rule: Any) -> None:
     assert not missing_members(rule, ForgettingRule)
-    state = RLSRegressor(forgetting=rule).fit(np.eye(3), np.ones(3)).forgetting_
-    assert not missing_members(state, ForgettingState)
-    assert type(state) is rule.state
-    assert hasattr(state, "stored_rows") == rule.stores_rows
-    assert hasattr(rule, "between") or not rule.additive

@@ -3,12 +3,10 @@
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from onepass.memory import SquareRoot
 from onepass.memory.span import Span
 from oracles import ridge_qr
 
@@ -58,38 +56,6 @@ def test_rank_is_correct_with_nearly_parallel_rows() -> None:
         A = np.vstack((basis, rng.normal(size=(20, rank)) @ basis))
         wrong += Span.start(p, 1, 0.0).absorb(A, np.zeros((len(A), 1))).span.rank != rank
     assert wrong == 0
-
-
-@pytest.mark.parametrize("forgetting", [1.0, 0.9])
-def test_triangle_without_ridge_equals_lstsq_at_every_row(forgetting: float) -> None:
-    rng = np.random.default_rng(0)
-    A, b = rng.normal(size=(15, 6)), rng.normal(size=(15, 2))
-    A[3], A[5] = A[1] + A[2], 0.0
-    memory = SquareRoot(0.0).start(6, 2)
-    for i in range(15):
-        coef, _ = ridge_qr(A[:i], b[:i], intercept=False, forgetting=forgetting, scaled=True)
-        memory, errors = memory.absorb(A[i : i + 1], b[i : i + 1], np.full(1, forgetting**-0.5))
-        memory = memory.faded(forgetting)
-        np.testing.assert_allclose(errors[0], b[i] - A[i] @ coef, atol=1e-9)
-    coef, _ = ridge_qr(A, b, intercept=False, forgetting=forgetting)
-    np.testing.assert_allclose(memory.w, coef, atol=1e-11)
-    assert memory.span is None
-    u = forgetting ** np.arange(14, -1, -1.0)
-    np.testing.assert_allclose(memory.squares, u @ (b - A @ coef) ** 2)
-
-
-def test_weight_added_after_full_rank_reopens_span() -> None:
-    rng = np.random.default_rng(1)
-    A, b = rng.normal(size=(12, 3)), rng.normal(size=(12, 1))
-    A[:8, 2] = 0.0
-    memory = SquareRoot(0.0).start(2, 1)
-    memory, _ = memory.absorb(A[:8, :2], b[:8], np.ones(8))
-    assert memory.span is None
-    memory = memory.grown(3)
-    assert memory.rank == 2
-    assert np.isinf(memory.leverage(A)).all()
-    memory, _ = memory.absorb(A[8:], b[8:], np.ones(4))
-    np.testing.assert_allclose(memory.w, np.linalg.lstsq(A, b)[0], atol=1e-12)
 
 
 def test_span_stores_its_directions_only() -> None:

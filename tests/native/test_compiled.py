@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 import onepass as op
+from cases import is_compiled
 from onepass import native
 from onepass.errors import NumericalError, OnepassError
 from onepass.learners import losses
+from onepass.memory.vector import Slot
 from sampling import sample
 
 needs_loops = pytest.mark.skipif(native.loops is None, reason="needs the compiled loops")
@@ -23,6 +25,7 @@ pytestmark = needs_loops
 Maker = Callable[[], Any]
 N = 300
 
+FADING_WINDOW = op.forgetting.Window(50, factor=0.97)
 RULES: list[Any] = [
     1.0,
     0.97,
@@ -30,7 +33,7 @@ RULES: list[Any] = [
     op.forgetting.Exponential(0.99),
     op.forgetting.Bounded(0.95, floor=3.0),
     op.forgetting.Window(50),
-    op.forgetting.Window(50, factor=0.97),
+    FADING_WINDOW,
     "auto",
 ]
 
@@ -72,8 +75,12 @@ def test_compiled_rls_equals_numpy(rule: Any, settings: Any, size: tuple[int, in
     X, y = stream(*size)
     s = np.random.default_rng(1).uniform(0.3, 3.0, size=N)
 
+    given = {"ridge": 1e-3, **settings, "forgetting": rule}
+    if rule is FADING_WINDOW:  # the turns in which its ridge is put back differ
+        given["ridge"] = min(given["ridge"], 1e-12)
+
     def learned() -> tuple[Any, ...]:
-        model = op.RLSRegressor(**{"ridge": 1e-3, **settings, "forgetting": rule})
+        model = op.RLSRegressor(**given)
         predictions = [
             model.test_then_train(X[:41], y[:41]),
             model.test_then_train(X[41:100], y[41:100], s[41:100]),
@@ -85,7 +92,7 @@ def test_compiled_rls_equals_numpy(rule: Any, settings: Any, size: tuple[int, in
             model.coef_,
             model.intercept_,
             std,
-            model.centering_.mass,
+            model.state_[Slot.MASS],
         )
 
     ours, plain = learned(), without_loops(learned)
@@ -94,6 +101,22 @@ def test_compiled_rls_equals_numpy(rule: Any, settings: Any, size: tuple[int, in
     np.testing.assert_allclose(ours[0], plain[0], rtol=1e-5, atol=1e-5 * scale)
     for one, two in zip(ours[1:], plain[1:], strict=True):
         assert_close(one, two, scale)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_ridge_of_a_fading_window_is_held_up_to_a_factor_of_4(
+    *, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not compiled:
+        monkeypatch.setattr(native, "loops", None)
+    X, y = stream(1)
+    model = op.RLSRegressor(10.0, FADING_WINDOW, fit_intercept=False)
+    for i in range(N):
+        model.partial_fit(X[i : i + 1], y[i : i + 1])
+        x, t = X[max(0, i - 49) : i + 1, 0], y[max(0, i - 49) : i + 1]
+        s = 0.97 ** np.arange(len(x) - 1, -1, -1.0)
+        ridge = float(s @ (x * t) / model.coef_[0] - s @ (x * x))
+        assert 2.4 <= ridge <= 10.1
 
 
 @pytest.mark.parametrize("rule", [1.0, 0.97, op.forgetting.Exponential(0.99), "auto"], ids=str)
@@ -126,7 +149,7 @@ def test_single_rows_equal_one_block(rule: float, *, named: bool) -> None:
     for x, row, target in zip(X, rows, y.tolist(), strict=True):
         predictions.append(model.predict_one(row if named else x))
         model.learn_one(row if named else x, target)
-    assert model._compiled is not None
+    assert is_compiled(model)
     want = many.test_then_train(X, y)
     assert_close(predictions[12:], want[12:])
     assert model.rows_seen_ == N
@@ -144,7 +167,7 @@ def test_single_rows_of_classes_equal_one_block(labels: list[Any]) -> None:
     for x, label in zip(X, targets, strict=True):
         predictions.append(model.predict_one(x))
         model.learn_one(x, label)
-    assert model._compiled is not None
+    assert is_compiled(model)
     want = many.test_then_train(X, targets)
     assert (np.array(predictions[12:]) == want[12:]).all()
     assert type(predictions[-1]) is type(model.predict(X)[0])
@@ -170,7 +193,7 @@ def compiled_learner(**settings: Any) -> Any:
     model = op.RLSRegressor(1e-3, **settings)
     for x, target in zip(X[:50], y.tolist(), strict=False):
         model.learn_one(x, target)
-    assert model._compiled is not None
+    assert is_compiled(model)
     return model
 
 
@@ -194,17 +217,17 @@ def test_copies_of_compiled_learner_are_independent(twin: Any) -> None:
 def test_arrays_read_before_are_never_written_to() -> None:
     X, y = stream(5)
     model = compiled_learner()
-    weights, triangle, means = model.weights_, model.memory_.R, model.centering_.features
-    before = [each.copy() for each in (weights, triangle, means)]
+    arrays = model.weights_, model.center_, model.offset_, model.covariance_
+    before = [each.copy() for each in arrays]
     for x, target in zip(X[50:], y[50:].tolist(), strict=True):
         model.learn_one(x, target)
-    for each, was in zip((weights, triangle, means), before, strict=True):
+    for each, was in zip(arrays, before, strict=True):
         assert (each == was).all()
 
 
 def test_attributes_of_compiled_learner_can_be_read() -> None:
     model = compiled_learner()
-    names = {"memory_", "centering_", "prior_", "forgetting_", "weights_", "offset_", "rows_seen_"}
+    names = {"state_", "weights_", "center_", "offset_", "covariance_", "rows_seen_"}
     assert all(hasattr(model, name) for name in names)
     assert compiled_learner().nbytes == model.nbytes
     assert repr(compiled_learner()) == repr(model)

@@ -1,6 +1,5 @@
 """Calls of the compiled loops with invalid arguments are refused."""
 
-from array import array
 from typing import Any
 
 import numpy as np
@@ -16,20 +15,6 @@ HUGE = 1 << 32  # its square is 0 in 64 bits
 
 def zeros(*shape: int) -> Any:
     return np.zeros(shape)
-
-
-def least_squares(d: int, factor: float = 1.0, level: float = 0.0, period: int = 64) -> Any:
-    loop = loops.Rows(d, 1, 0, factor, level, period, None)
-    loop.triangle(np.eye(d), np.ones((d, 1)), 0)
-    loop.numbers(1.0, 0.0, 1)
-    return loop
-
-
-def loop_state(loop: Any, d: int) -> list[Any]:
-    R, z_ = zeros(d, d), zeros(d, 1)
-    loop.triangle(R, z_, 1)
-    parts = ("squares", "means", "rest", "energy", "active", "last")
-    return [R.tolist(), z_.tolist(), loop.numbers(), *map(loop.get, parts)]
 
 
 def test_none_for_required_arrays_is_refused() -> None:
@@ -130,36 +115,6 @@ def test_wrong_arguments_of_encode_row_are_refused() -> None:
     assert not loops.encode_row({"a": 1.0}, {"a": Column()}, Column, str, 3, zeros(3))
 
 
-def test_refused_arrays_are_released() -> None:
-    loop, given = least_squares(3), [array("d", [0.0] * n) for n in (9, 6, 2, 6)]
-    R, X, y, few = given
-    with pytest.raises(ValueError, match="expected 3 numbers"):
-        loop.triangle(R, zeros(7), 0)
-    with pytest.raises(ValueError, match="expected 2 numbers"):
-        loop.learn(2, X, y, None, zeros(7))
-    assert not loop.learn_few(2, few, zeros(7), zeros(2))
-    for each in given:
-        each.append(0.0)  # a BufferError while it is held
-
-
-def test_packed_states_of_other_sizes_are_refused() -> None:
-    loop, codes = least_squares(3), np.zeros(2, dtype=np.int32)
-    size, learned = 3 + 3 + 3 + 1 + 3, np.zeros(1, dtype=np.int32)
-    good = (2, 1, codes, np.ones((1, size)), zeros(2, 3), zeros(2, 1), None, zeros(2, 1), learned)
-    loop.learn_packed(*good)
-    assert learned.tolist() == [2]
-    wrong: dict[int, Any] = {
-        0: HUGE, 1: 2, 2: codes + 1, 3: np.ones((1, size - 1)), 4: zeros(2, 2), 5: zeros(2, 2),
-        6: zeros(1), 7: zeros(1, 1), 8: np.zeros(1),
-    }  # fmt: skip
-    for i, value in wrong.items():
-        with pytest.raises(ValueError, match="expected"):
-            loop.learn_packed(*good[:i], value, *good[i + 1 :])
-    loop.fitted_packed(1, good[3], zeros(3), zeros(3), zeros(1))
-    with pytest.raises(ValueError, match="expected"):
-        loop.fitted_packed(2, good[3], zeros(3), zeros(3), zeros(1))
-
-
 def test_states_of_kernels_with_other_sizes_are_refused() -> None:
     d, m, k = 2, 3, 4
     names = (np.ndarray, frozenset(), None, np.float64, None, None)
@@ -187,15 +142,3 @@ def test_states_of_kernels_with_other_sizes_are_refused() -> None:
             loop.learn(x, y, 1.0, errors)
     with pytest.raises(BufferError):
         loop.learn(zeros(d), zeros(1), 1.0, bytes(8))
-
-
-@pytest.mark.parametrize("level", [0.0, 2.0])
-def test_block_refused_midway_leaves_loop_unchanged(level: float) -> None:
-    d = 9
-    loop, X = least_squares(d, 1e-2, level, 5), zeros(40, d)
-    X[:, :5] = np.random.default_rng(0).normal(size=(40, 5))  # and nothing of the others
-    X[20, 0] = 1e61  # which needs care
-    assert loop.learn_few(4, X[:4], X[:4, 0].copy(), zeros(4))
-    before = loop_state(loop, d)
-    assert not loop.learn_few(40, X, X[:, 0].copy(), zeros(40))
-    assert loop_state(loop, d) == before

@@ -28,6 +28,8 @@ def columns(draw: st.DrawFn) -> list[Array]:
             values = rng.integers(0, 2, 2 * n).astype(bool)
         elif code in "fd":
             values = rng.standard_normal(2 * n).astype(code)
+        if draw(st.booleans()):  # the native byte order is written in the type
+            values = values.view(values.dtype.newbyteorder("S").newbyteorder("S"))
         found.append(values[::step][:n])
     return found
 

@@ -47,9 +47,9 @@ EXACT: dict[str, tuple[Any, dict[str, Any]]] = {
     "class means": (op.NearestClassMean(), NUMBERS),
     "lda": (op.StreamingLDA(), NUMBERS),
     "qda": (op.StreamingQDA(), NUMBERS),
-    "pipeline": (op.Pipeline(Encode(), op.RLSRegressor(prior=1.0)), {"drop": ["at"]}),
+    "pipeline": (op.Pipeline(Encode(), op.RLSRegressor(ridge=1.0)), {"drop": ["at"]}),
     "random features": (
-        op.Pipeline(RandomFourier(50), op.RLSClassifier(prior=1.0)), NUMBERS
+        op.Pipeline(RandomFourier(50), op.RLSClassifier(ridge=1.0)), NUMBERS
     ),
 }  # fmt: skip
 APPROXIMATE = {

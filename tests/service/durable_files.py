@@ -9,6 +9,7 @@ from threading import Event, Thread
 from typing import Any
 
 from cases import snapshot
+from onepass.learners.rls import LeastSquares
 from onepass.serialization import models
 from onepass.service import Durable
 
@@ -42,6 +43,9 @@ def query(path: Path, sql: str) -> list[Any]:
 def state_bits(durable: Durable) -> tuple[bytes, Any]:
     """The learned state: the bytes of ``op.save``, and the content in memory."""
     model = durable.model()
+    learner = getattr(model, "learner_", model)
+    if isinstance(learner, LeastSquares) and hasattr(learner, "rows_seen_"):
+        learner.weights_  # noqa: B018  are computed, as by a prediction
     return models.dumps(model, "here"), snapshot(model)
 
 

@@ -35,7 +35,7 @@ import onepass as op
 from fork_server import ForkServer
 
 WIDTH = 5
-RIDGE = 1e-6
+RIDGE = 1e-12
 STEPS = {
     "created": 1,
     "in place": 1,

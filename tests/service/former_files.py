@@ -2,17 +2,20 @@
 
 They are in ``former``, with expected values::
 
-    PYTHONPATH=tests python tests/service/former_files.py
+    PYTHONPATH=src:tests python tests/service/former_files.py
 
-writes those of the current formats; existing files are never changed.
+writes those of the current formats, and the former tables of a journal; existing files are never
+changed.
 """
 
 import json
 import shutil
+import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +119,30 @@ def journal(path: Path) -> dict[str, Any]:
     return found
 
 
+def former_journal(path: Path, layout: int) -> dict[str, Any]:
+    """Write a journal with the tables of a former format; its expected content."""
+    found = journal(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN")
+        for index in ("keys_by_time", "asked_by_time"):
+            db.execute(f"DROP INDEX {index}")
+        tables = ("log", "snapshots", "keys", "asked")
+        for table in tables:
+            db.execute(f"ALTER TABLE {table} RENAME TO present_{table}")
+        for statement in schema._LAYOUTS[layout]:
+            db.execute(statement)
+        for table in tables:
+            columns = ", ".join(row[1] for row in db.execute(f"PRAGMA table_info({table})"))
+            db.execute(
+                f"INSERT INTO {table} ({columns}) SELECT {columns} FROM present_{table}"  # noqa: S608
+            )
+            db.execute(f"DROP TABLE present_{table}")
+        db.execute(f"PRAGMA user_version = {layout}")
+        db.execute("COMMIT")
+        db.execute("VACUUM")
+    return found
+
+
 def main() -> int:
     """The command."""
     FORMER.mkdir(exist_ok=True)
@@ -127,6 +154,11 @@ def main() -> int:
         sys.stdout.write(f"{path.name}: {path.stat().st_size:,} bytes\n")
 
     new(FORMER / f"journal-{schema.FORMAT}.db", journal)
+    for layout in range(1, schema.FORMAT):
+        new(
+            FORMER / f"journal-{layout}.db",
+            lambda path, layout=layout: former_journal(path, layout),
+        )
     for name, learner in models().items():
 
         def save(path: Path, name: str = name, learner: Any = learner) -> Any:

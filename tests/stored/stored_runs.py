@@ -34,7 +34,6 @@ __all__ = [
 
 RUNS = {"run-regression": ["rls", "sgd", "orfit"], "run-classification": ["rls", "sgd", "artipca"]}
 """Run -> its models."""
-RUNS |= {name.replace("run", "run-2", 1): models for name, models in RUNS.items()}  # format 2
 RUNS["run-probabilities-classification"] = ["rls"]
 
 
@@ -101,7 +100,8 @@ def data_directory(folder: Path) -> dict[str, Any]:
             client.learn("m", table(i, i + 1), number(i, i + 1), key=f"row {i}")
         ids = client.predict_pending("m", table(16, 19))[1]
         client.learn_labels("m", ids[:1], number(16, 17))
-        error = json.loads(service_state(client))["models"][0]["error"]
+        [model] = json.loads(service_state(client))["models"]
+        error = model["prequential_error"]
     found = {"at": at, "ids": ids, "error": error, **predicted(folder, ids, at)}
     Path(folder, "m.db.lock").unlink()  # of this machine
     return found

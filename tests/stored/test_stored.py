@@ -124,7 +124,6 @@ def test_stored_data_directory_is_served(data: Path) -> None:
     with run_service(data) as client:
         assert_close(client.predict("m", table(60, 66)).tolist(), reference["before"])
         [model] = json.loads(service_state(client))["models"]
-    assert_close(
-        [point[:3] for point in model["prequential_error"]["curve"]], reference["error"]["curve"]
-    )  # without times
+    curves = [error["curve"] for error in (model["prequential_error"], reference["error"])]
+    assert_close(*([point[:3] for point in curve] for curve in curves))  # without times
     assert np.isclose(model["prequential_error"]["window"], reference["error"]["window"], rtol=1e-9)

@@ -49,7 +49,7 @@ def test_results_do_not_depend_on_the_block_size(folder: Path, name: str) -> Non
     found = []
     for block in (None, 100, N):
         stream = read(folder / name, target="y", block=block)
-        models = op.models.pipelines(["rls", "sgd"], "regression", {})
+        models = op.models.pipelines(["rls", "sgd"], "regression", {"rls.ridge": 1e-6})
         report = op.evaluate.prequential(models, stream, ["mae", "rmse", "r2"])
         found.append((report, {name: model.learner_.coef_ for name, model in models.items()}))
     (first, learned), rest = found[0], found[1:]
