@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 
 import onepass as op
 from onepass.learners.kalman import PROCESS_NOISES
-from onepass.memory.forgetting.auto import EXPERTS
+from onepass.memory.forgetting.auto import FACTORS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from oracles import kalman_square_root
@@ -124,7 +124,7 @@ def filtered(**settings: Any) -> Any:
 MODELS: dict[str, list[Any]] = {
     "RLS": [rls()],
     "RLS, 0.99": [rls(forgetting=0.99)],
-    "RLS, best factor": [rls(forgetting=rule.factor) for rule in EXPERTS],
+    "RLS, best factor": [rls(forgetting=factor) for factor in FACTORS],
     "RLS, auto": [rls(forgetting="auto")],
     "RLS, window 100": [rls(forgetting="window:100")],
     "RLS, window 1000": [rls(forgetting="window:1000")],

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 import onepass as op
 from onepass.integrations.river import adopt
-from onepass.memory.forgetting.auto import EXPERTS
+from onepass.memory.forgetting.auto import FACTORS
 
 Setting = Mapping[str, Any]
 
@@ -109,7 +109,7 @@ PRIORS = [{"prior": 1.0}, {"prior": 0.01}, {"prior": 10.0}, {"prior": 100.0}]
 NOISES = [{"noise": 1.0}, {"noise": 0.1}, {"noise": 10.0}, {"noise": 100.0}]
 LAMBDAS = [{"forgetting": value} for value in (0.99, 0.9995, 0.998, 0.95)]
 AUTO = [{"forgetting": "auto"}]
-FACTORS = [{"forgetting": rule.factor} for rule in EXPERTS]  # candidates in hindsight
+RLS_FACTORS = [{"forgetting": factor} for factor in FACTORS]  # candidates in hindsight
 GROWTH = [{}, {"grace_period": 50}, {"delta": 1e-3}, {"grace_period": 50, "delta": 1e-3}]
 FORESTS = [{}, {"max_features": None}, {"lambda_value": 1}, {"grace_period": 20}]
 
@@ -141,7 +141,7 @@ MODELS: dict[str, dict[str, Kind]] = {
     },
 }
 HINDSIGHT = {
-    "regression": Kind(rls, FACTORS),
-    "classification": Kind(rls_classes, FACTORS),
+    "regression": Kind(rls, RLS_FACTORS),
+    "classification": Kind(rls_classes, RLS_FACTORS),
 }
 """Candidates of the best fixed factor in hindsight."""
