@@ -727,7 +727,7 @@ class RLSRegressor(LeastSquares, Regressor):
         strings, such as ``"window:1000"``.
     prior : float, optional
         Strength >= 0 of the prior that each coefficient is near its initial value, in rows, in
-        units of the first value of its feature (:mod:`onepass.memory.square_root`). With 1,
+        units of the first value of its feature (:mod:`onepass.memory.least_squares`). With 1,
         predictions on wide categorical tables are stable from the first rows, whatever the units.
         The prior is added to the ridge. None is 0, or 10 in a Pipeline after random features, since
         accuracy would otherwise fall while there are about as many rows as features.
@@ -753,7 +753,7 @@ class RLSRegressor(LeastSquares, Regressor):
     rows_seen_ : int
         Number of rows learned.
     covariance_ : ndarray of shape (d, d) or (c, d, d)
-        Covariance (3) of the coefficients; infinite until the rows determine it.
+        Covariance (4) of the coefficients; infinite until the rows determine it.
     coef_std_ : ndarray of shape (d,) or (c, d)
         Standard errors of the coefficients.
     forgetting_factor_ : float or ndarray of shape (c,)
@@ -798,7 +798,7 @@ class RLSRegressor(LeastSquares, Regressor):
         ----------
         X : array-like of shape (n, d)
         return_std : bool, default=False
-            Whether to also return the standard deviation (2) of a new target, with automatic
+            Whether to also return the standard deviation (3) of a new target, with automatic
             forgetting that of the mixture.
 
         Returns
@@ -807,7 +807,8 @@ class RLSRegressor(LeastSquares, Regressor):
             Predictions.
         std : ndarray of the same shape
             Only with ``return_std``. Infinite until the total weight of the rows exceeds the number
-            of coefficients and the rows determine all of them. Residuals below 1e-154 count as 0.
+            of coefficients. For a row that depends on coefficients that the rows do not determine,
+            it is as large as the ridge permits. Residuals below 1e-154 count as 0.
 
         Raises
         ------
@@ -823,7 +824,7 @@ class RLSRegressor(LeastSquares, Regressor):
 
     @property
     def covariance_(self) -> Floats:
-        """Covariance of the coefficients (3): (d, d), or (c, d, d) for several outputs."""
+        """Covariance of the coefficients (4): (d, d), or (c, d, d) for several outputs."""
         check_fitted(self, "covariance_")
         covariance = least_squares.covariance(self._core())
         return covariance[0] if self.target_ndim_ == 1 else covariance
@@ -840,7 +841,7 @@ class RLSRegressor(LeastSquares, Regressor):
         ----------
         x : array-like of shape (d,), or dict of named features
         return_std : bool, default=False
-            Whether to also return the standard deviation (2) of a new target.
+            Whether to also return the standard deviation (3) of a new target.
 
         Returns
         -------
