@@ -5,8 +5,8 @@
 
    - with LEVEL or HELD, the information that has faded is put back in turns: each time the past has
      faded by 2^(-2 / panels), a panel of 8 weights is visited, and pseudo-rows sqrt(delta_j) e_j
-     are added with the target w_j (LEVEL: so that weights do not change) or the initial weight
-     (HELD: the ridge, whose rest fades). With the remaining share 1 - f of what was added before,
+     are added, with the target w_j (LEVEL, so that weights do not change) or the initial weight
+     (HELD). If f is the share that has faded since the last visit of the panel,
 
          LEVEL: delta_j = f max(LEVEL tau_j energy_j / active_j, 10 RIDGE),                    (3)
                 tau_j = 1 / (P_jj sums_j),
@@ -14,7 +14,8 @@
 
      where energy_j / active_j is the information about w_j of a mean row that excites its feature,
      if all other weights are known, and tau_j the share of it that the others do not explain;
-   - otherwise, before a sudden fade, pseudo-rows of 2^-22 of each column bound the weights in
+   - otherwise, and with HELD if RIDGE is 0, pseudo-rows of 2^-22 of each column, which are added
+     before a sudden fade, bound the weights in
      directions in which the past has little information, and the past fades at most to 2^-22 of the
      next row, so that it remains a prior.
 

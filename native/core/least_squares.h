@@ -15,10 +15,10 @@
    visited (panels)    FADED at the last visit of a panel of 8 weights; with LEVEL or HELD only
    start (c, d)        the initial weights; with STARTED only
    squares (c)         the least sum of squares
-   w (c, d)            the weights, if FRESH
+   w (c, d)            the weights, if FRESH is SOLVED
 
-   All sums are in units of the last row. The size is rounded up to a multiple of 8. Behind it
-   follow the rows of a window, or seven further experts and the weights of a mixture. */
+   All sums are in units of the last row. The size is rounded up to a multiple of 8. It is
+   followed by the rows of a window, or by seven more experts and the weights of a mixture. */
 #ifndef ONEPASS_LEAST_SQUARES_H
 #define ONEPASS_LEAST_SQUARES_H
 
@@ -31,7 +31,7 @@ enum { /* the numbers of the head */
     FACTOR,   /* log2 of the factor by which the past fades before each row, or 0 */
     LEVEL,    /* of the bound of the information about each weight, or 0 */
     RIDGE,    /* the penalty of each weight; 0 if there is none, or a matrix */
-    PRIOR,    /* weight of the prior in units of the first value of each feature, or 0 */
+    PRIOR,    /* weight of the prior, in rows with the first nonzero deviation of a feature; or 0 */
     ROWS,     /* number of rows learned */
     MASS,     /* sum of the faded weights of the rows */
     FADED,    /* log2 of the factor by which the initial state has faded */
@@ -45,8 +45,8 @@ enum { /* flags */
     FREE = 1,       /* there is an intercept */
     STARTED = 2,    /* the initial weights are not zero */
     HELD = 4,       /* the ridge does not fade */
-    UNITS = 8,      /* no PRIOR, and no ridge, a matrix, or a ridge that fades: a prior in units of each
-                       column, which is removed once the rows determine all weights */
+    UNITS = 8,      /* PRIOR is 0, and the ridge is 0 or a matrix: a prior in units of the column
+                       lengths, which is removed once the rows determine all weights */
     WINDOW = 16,    /* a window follows */
     MIXTURE = 32,   /* experts follow */
     INDICATORS = 64, /* the targets of a mixture are class indicators */
@@ -71,8 +71,8 @@ LeastSquares ls_of(double *vector);
    after each row) may be NULL. Returns 0 if there is no memory, or a number is not finite. */
 int ls_learn(double *vector, ptrdiff_t n, const double *X, const double *Y, const double *weights,
              const double *fades, const double *leaving, double *errors);
-/* Learn rows, each in one of the vectors of the same size: the rows order[0], ... of the key k end
-   before ends[k]. */
+/* Learn rows, each in one of several vectors of one size. `order` contains the indices of the rows,
+   grouped by key; those of key k end before ends[k]. */
 int ls_learn_keys(double *vectors, ptrdiff_t keys, const int *order, const int *ends,
                   const double *X, const double *Y, const double *weights, double *errors);
 /* Compute w, unless it is fresh. */
@@ -89,7 +89,15 @@ void ls_fitted(double *vector, double *weights, double *centre, double *offset);
 int ls_rotate(double *vector, ptrdiff_t n, const double *rows, const double *weights);
 
 /* native/core/window.c */
-enum { CAPACITY, STORED, NEXT, GONE, SHADOWED, LENGTH, WINDOW_HEAD = 8 };
+enum { /* the numbers of a window */
+    CAPACITY, /* of the ring, in rows */
+    STORED,   /* number of rows in the window */
+    NEXT,     /* place of the next row in the ring */
+    GONE,     /* number of rows removed since the state was recomputed or replaced */
+    SHADOWED, /* number of rows that the shadow has learned; -1 if there is no shadow */
+    LENGTH,   /* of the window, in rows */
+    WINDOW_HEAD = 8
+};
 ptrdiff_t window_size(const double *head, ptrdiff_t capacity);
 int window_learn(double *vector, ptrdiff_t n, const double *X, const double *Y,
                  const double *weights, const double *fades, const double *leaving,

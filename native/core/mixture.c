@@ -1,8 +1,8 @@
 /* Experts that forget at different rates, weighted by their prequential errors: the equations (1)
    to (3) of src/onepass/memory/forgetting/auto.py.
 
-   The vectors of the experts follow one after the other; behind them the weights of the experts
-   (EXPERTS, c), the squares (c) of (1), and their number. */
+   The vectors of the experts follow one after the other; they are followed by the weights of the
+   experts (EXPERTS, c), and the numerators (c) and the denominator of (1). */
 #include "least_squares.h"
 
 #include <math.h>

@@ -6,8 +6,8 @@
 
    Removing rows accumulates rounding errors. Therefore, after four windows have left, the shadow
    learns each new row too, from the empty state. Once it has learned all rows of the window, it
-   replaces the state: no row costs more than three rotations. If so much information leaves at once
-   that digits are lost, the state is computed anew from the stored rows. */
+   replaces the state; a row costs at most three rotations. If so much information leaves at once
+   that digits would be lost, the state is recomputed from the n stored rows, in O(n d^2). */
 #include "least_squares.h"
 
 #include <math.h>

@@ -22,7 +22,7 @@ typedef void Convert(const char *from, Py_ssize_t stride, Py_ssize_t n, double *
 /* The conversion of the numbers of a buffer; NULL if there is none. */
 Convert *conversion_of(const Py_buffer *view);
 
-/* The `count` contiguous, aligned numbers of an object, of a type ("d" or "?"). Returns NULL with an
+/* The `count` contiguous, aligned numbers of an object, of a type d, i or ?. Returns NULL with an
    error if the object has another size or type. */
 void *numbers_of(PyObject *given, const char *type, Py_ssize_t count, int writable,
                  Py_buffer *view);

@@ -16,7 +16,7 @@ Py_ssize_t next_calibrated(Py_ssize_t i)
 }
 
 /* One Newton step of the state. */
-void calibrate_state(double *state, ptrdiff_t c, const double *scores, ptrdiff_t y)
+static void calibrate_state(double *state, ptrdiff_t c, const double *scores, ptrdiff_t y)
 {
     double mean = 0.0, squares = 0.0, top = -INFINITY, total = 0.0, m = 0.0, second = 0.0;
     ptrdiff_t known = 0;

@@ -26,9 +26,8 @@ void calibrate(Calibration *calibration, ptrdiff_t c, const double *scores, ptrd
 /* The index of the first row at or after row i that is used. */
 Py_ssize_t next_calibrated(Py_ssize_t i);
 
-/* One Newton step of a state (4); the second function is for least squares, from the targets (c) and
-   the errors (c), which are overwritten. */
-void calibrate_state(double *state, ptrdiff_t c, const double *scores, ptrdiff_t y);
+/* One Newton step of a state (4) of least squares, from the targets (c) and the errors (c), which are
+   overwritten. */
 void calibrate_errors(double *state, ptrdiff_t c, const double *targets, double *errors);
 
 /* The temperature; 1 before the first row. */

@@ -508,7 +508,6 @@ static void destroy(Object *self)
 }
 
 static PyMethodDef methods[] = {
-    {"snapshot", (PyCFunction)copy, METH_NOARGS, "snapshot(): return an independent copy."},
     {"copy", (PyCFunction)copy, METH_NOARGS, "copy(): return an independent copy."},
     {"__deepcopy__", (PyCFunction)copy, METH_O, "Return an independent copy."},
     {"get", (PyCFunction)get, METH_NOARGS, "get(): return copies of the state."},

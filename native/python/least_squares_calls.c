@@ -53,8 +53,8 @@ static int is_whole(const double *vector, Py_ssize_t size)
            (extra[SHADOWED] < 0.0 || is_alike(extra + WINDOW_HEAD + own, vector));
 }
 
-/* The doubles of a vector with all that follows it or, if `many` is not 0, of many vectors of one
-   size and kind alone; NULL with an error if it is none. */
+/* The numbers of a vector and of what follows it or, if `many` > 0, of `many` plain vectors of one
+   size and kind. Returns NULL with an error for other objects. */
 static double *vectors_of(PyObject *given, Py_ssize_t many, Py_buffer *view)
 {
     if (PyObject_GetBuffer(given, view, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) < 0)
@@ -67,7 +67,7 @@ static double *vectors_of(PyObject *given, Py_ssize_t many, Py_buffer *view)
     for (Py_ssize_t k = 0; good && k < many; k++) {
         const double *one = vector + k * (count / many);
         good = memcmp(one, vector, ROWS * sizeof *one) == 0 && is_alike(one, vector) &&
-               ls_size(one) * many == count;
+               numbers_in(ls_size(one), many) == count;
     }
     if (good)
         return vector;
@@ -108,7 +108,7 @@ static PyObject *learn(PyObject *module, PyObject *args)
     return good ? PyBool_FromLong(finite) : NULL;
 }
 
-/* The rows of each key: order[0], ... of key k end before ends[k]. */
+/* The ends of the keys, followed by the indices of the rows grouped by key; see ls_learn_keys. */
 static int *ordered(const int *codes, Py_ssize_t n, Py_ssize_t keys)
 {
     int *ends = PyMem_Calloc(keys + 1 + n, sizeof *ends), *order = ends + keys + 1, sum = 0;

@@ -15,7 +15,7 @@ enum { MAX_SIZE = 1 << 24 };     /* maximum number of features, and of outputs *
 static const double FAR = 1e100; /* rows with larger updates are learned in Python */
 
 /* The steps of single rows, as in onepass/learners/step_size.py: that of row t has the rate
-   rate (1 + decay t)^-power, and keeps the share 1 - l2 times its rate of the weights. */
+   rate (1 + decay t)^-power, and multiplies the weights by 1 - l2 rate. */
 typedef struct {
     double rate, decay, power, l2;
     double limit, damping; /* infinite and negative if there is none */
@@ -258,7 +258,6 @@ static void drop(Object *self)
 static PyMethodDef methods[] = {
     {"put", (PyCFunction)put, METH_VARARGS,
      "put(W, b, statistics): set the state."},
-    {"snapshot", (PyCFunction)copy, METH_NOARGS, "snapshot(): return an independent copy."},
     {"copy", (PyCFunction)copy, METH_NOARGS, "copy(): return an independent copy."},
     {"__deepcopy__", (PyCFunction)copy, METH_O, "Return an independent copy."},
     {"get", (PyCFunction)get, METH_VARARGS, "get(W, b, statistics): write the state."},

@@ -1,6 +1,6 @@
 """The compiled loops over rows, if they are installed; otherwise NumPy is used.
 
-The installation builds them if GCC 12, Clang, or a later version is available. Without them, or if
+The installation builds them if Clang, or GCC 12 or later, is available. Without them, or if
 ``ONEPASS_COMPILED=0`` is set, the same mathematics runs on NumPy; tests check that both give the
 same numbers. Array arguments must be C-contiguous float64 arrays of the stated sizes; other arrays
 raise an error.
@@ -60,8 +60,8 @@ weights)`` adds rows [a b] (n, stride), not centred, of any weights; it returns 
 is finite.
 ``mix(k, n, c, indicators, Y, weights, each, numbers, errors)`` writes the errors (n, c) of a
 mixture of up to 16 experts with errors ``each`` (k, n, c), and updates its ``numbers``: the weights
-(k, c), the squares (c) and their number of :mod:`onepass.memory.forgetting.auto`. ``indicators`` is
-whether targets are class indicators; ``weights`` may be None.
+(k, c), and the numerators (c) and denominator in (1) of :mod:`onepass.memory.forgetting.auto`.
+``indicators`` is whether targets are class indicators; ``weights`` may be None.
 
 ``Format(d, c, format)`` is how single rows are read. ``format`` is None, or a tuple (array,
 scalars, names, number, labels, places): a row is an instance of the type ``array``, a list or tuple

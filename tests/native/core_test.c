@@ -1,5 +1,5 @@
 /* Tests of native/core alone, without Python: `make core-test`. Each test compares the recursion with
-   the normal equations, solved by Cholesky's method in long double. */
+   the normal equations, solved by Gauss-Jordan elimination in long double. */
 #include "least_squares.h"
 
 #include <math.h>

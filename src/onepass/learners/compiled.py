@@ -36,48 +36,11 @@ class Compiled:
 
     _compiled: Any = None  # the state, while the learned attributes are not in the instance
 
-    def learn_one(
-        self,
-        x: RowLike,
-        y: ArrayLike | None,
-        sample_weight: float = 1.0,
-        *,
-        time: TimeLike | None = None,
-    ) -> Self:
-        """Learn one row.
-
-        Parameters
-        ----------
-        x : array-like of shape (d,), or dict of named features
-        y : float, array-like of shape (c,) or label
-            Target.
-        sample_weight : float, default=1.0
-        time : number or date, optional
-            As in ``fit``.
-
-        Returns
-        -------
-        self
-        """
-        compiled = self._compiled
-        if compiled is not None and (
-            compiled.learn_one(x, y, sample_weight)
-            if time is None
-            else self._learn_at_time(compiled, x, y, sample_weight, time)
-        ):
-            return self
-        with self._rollback_on_error():
-            super().learn_one(x, y, sample_weight, time=time)  # type: ignore[misc]
-            if sample_weight:
-                self._compile()
-        return self
-
-    def _learn_at_time(
-        self, compiled: Any, x: RowLike, y: ArrayLike | None, weight: float, time: TimeLike
+    def _learn_in_place(
+        self, x: RowLike, y: ArrayLike | None, sample_weight: float, time: TimeLike | None
     ) -> bool:
-        """Learn a row in the compiled state; return False if it must be validated first."""
-        del compiled, x, y, weight, time
-        return False
+        compiled = self._compiled
+        return compiled is not None and time is None and compiled.learn_one(x, y, sample_weight)
 
     def predict_one(self, x: RowLike) -> Any:
         """Predict the target of one row, from the initial weights if no row was learned."""
@@ -88,15 +51,8 @@ class Compiled:
     def frozen_copy(self) -> Any:
         """Return a copy for prediction that later learning does not change."""
         frozen = object.__new__(type(self))
-        frozen.__dict__ = self._without(self.__dict__, self._compiled, self._for_prediction)
+        frozen.__dict__ = self._without(self.__dict__, self._compiled, self._read_all)
         return frozen
-
-    def _row_format(self) -> tuple[Any, ...] | None:
-        """How compiled states read rows and targets; None if Python must read them."""
-        return row_format(self)
-
-    def _compile(self) -> None:
-        """Compile the state after a row, if that is supported."""
 
     def _read_all(self, compiled: Any) -> dict[str, Any]:
         """Copies of the learned attributes in a compiled state."""
@@ -141,14 +97,6 @@ class Compiled:
         """A copy of a learned attribute in a compiled state."""
         return self._read_all(compiled)[name]
 
-    def _for_prediction(self, compiled: Any) -> dict[str, Any]:
-        """Copies of the learned attributes that predictions need."""
-        return self._read_all(compiled)
-
-    def _exported(self, compiled: Any) -> dict[str, Any]:
-        """The learned attributes for files, from which learning continues bit for bit."""
-        return self._read_all(compiled)
-
     def _missing(self, name: str) -> AttributeError:
         """The error for a learned attribute that does not exist."""
         if "rows_seen_" not in self.__dict__:
@@ -176,8 +124,8 @@ class Compiled:
     def __getstate__(self) -> Any:
         own: Any = super().__getstate__()
         compiled = own.get("_compiled")
-        snapshot = None if compiled is None else compiled.snapshot()
-        return self._without(own, snapshot, self._exported)
+        snapshot = None if compiled is None else compiled.copy()
+        return self._without(own, snapshot, self._read_all)
 
 
 def row_format(learner: Any) -> tuple[Any, ...] | None:

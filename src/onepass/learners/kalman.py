@@ -34,7 +34,7 @@ the process noise is estimated. O(p²) memory.
 
 import math
 from functools import lru_cache
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -44,6 +44,7 @@ from onepass.errors import NumericalError, ParameterError
 from onepass.learners.estimator import Regressor
 from onepass.learners.linear import check_fitted, coefficients, initial_weights, intercepts
 from onepass.memory.mixture import Mixture
+from onepass.memory.vector import SKIPPED
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.table import TableLike
 
@@ -54,7 +55,6 @@ PROCESS_NOISES = (0.0, *(16.0**k for k in range(-4, 3)))
 
 _LARGEST = 1e100  # of variances that grow because of forgetting
 _SCALARS = (str, int, float, np.generic, type(None))  # hashed by value
-_SKIPPED = 20.0  # rows that hardly determine the weights of the experts
 
 
 class _Dynamics(NamedTuple):
@@ -279,7 +279,7 @@ class KalmanRegressor(Regressor):
         self.factors_ = np.tile(factor, (experts, 1, 1, 1))
         self.squares_, self.counts_ = np.zeros((experts, c)), np.zeros(c)
         shares = np.full((experts, c), 1.0 / experts)
-        state = Mixture(shares, np.zeros(c), -_SKIPPED)
+        state = Mixture(shares, np.zeros(c), -SKIPPED)
         self.mixtures_ = (state,) if experts > 1 else ()
 
     # -- learning ------------------------------------------------------------------------------
@@ -344,29 +344,9 @@ class KalmanRegressor(Regressor):
             "1; with a `transition`, check that its eigenvalues are at most 1."
         )
 
-    def learn_one(
-        self,
-        x: RowLike,
-        y: ArrayLike | None,
-        sample_weight: float = 1.0,
-        *,
-        time: TimeLike | None = None,
-    ) -> Self:
-        """Learn one row.
-
-        Parameters
-        ----------
-        x : array-like of shape (d,), or dict of named features
-        y : float or array-like of shape (c,)
-            Target.
-        sample_weight : float, default=1.0
-        time : object
-            Not accepted; for compatibility with other learners.
-
-        Returns
-        -------
-        self
-        """
+    def _learn_in_place(
+        self, x: RowLike, y: ArrayLike | None, sample_weight: float, time: TimeLike | None
+    ) -> bool:
         row: Any = x
         target: Any = y
         own = self.__dict__
@@ -374,7 +354,7 @@ class KalmanRegressor(Regressor):
         plain = plain and own.get("target_ndim_") == 1 and native.loops is not None
         plain = plain and type(row) is np.ndarray and row.ndim == 1 and math.isfinite(target)
         if not plain or not validation.is_matrix(row[None], self.n_features_in_):
-            return super().learn_one(x, y, sample_weight, time=time)
+            return False
         Z, Y = self._rows(row[None]), np.array([[target]])
         W, factors, squares = self.parameters_.copy(), self.factors_.copy(), self.squares_.copy()
         dynamics, mixtures = self._dynamics(Z.size), self.mixtures_
@@ -388,7 +368,7 @@ class KalmanRegressor(Regressor):
             parameters_=W, factors_=factors, squares_=squares, mixtures_=mixtures,
             counts_=self.counts_ + 1.0, rows_seen_=self.rows_seen_ + 1,
         )  # fmt: skip
-        return self
+        return True
 
     def _widen(self, d: int) -> None:
         first, now = int(bool(self.fit_intercept)), self.parameters_.shape[2]

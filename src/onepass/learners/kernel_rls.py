@@ -61,7 +61,7 @@ from scipy.spatial.distance import cdist
 
 from onepass import linalg, native, validation
 from onepass.errors import MergeError, NumericalError, ParameterError
-from onepass.learners.compiled import Compiled
+from onepass.learners.compiled import Compiled, row_format
 from onepass.learners.estimator import Classifier, Layout, Regressor
 from onepass.learners.linear import check_fitted
 from onepass.serialization.state import StateAttribute
@@ -526,7 +526,7 @@ class KernelRLS(Compiled):
         arrays = (posterior.points.T, posterior.L, posterior.mean.T, posterior.spread.T)
         return loops.Kernel(
             number, self.gamma_, *constants, noise, *limits,
-            (d, posterior.mean.shape[1]), self._row_format(), m, k, posterior.pruned,
+            (d, posterior.mean.shape[1]), row_format(self), m, k, posterior.pruned,
             len(posterior.inverse) == m, posterior.mass,
             (*map(np.ascontiguousarray, arrays), posterior.inverse, posterior.squares),
         )  # fmt: skip

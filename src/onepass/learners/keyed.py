@@ -103,9 +103,9 @@ class Keyed(Composite):
     prior_strength : float, optional
         If given, a pooled model also learns all rows. A new key starts from a copy of the pooled
         model, whose rows then count as at most this number of rows (> 0); and unknown keys are
-        predicted by the pooled model. The limit applies to least squares with forgetting by a
-        factor or a half-life, on its own or in a Pipeline; of other learners, such as SGD, which
-        store no weights of rows, a new key starts from a plain copy.
+        predicted by the pooled model. The limit applies to least squares without Window
+        or Directional forgetting, on its own or in a Pipeline; with any other learner, such as SGD,
+        a new key starts from a plain copy.
     max_keys : int, optional
         Maximum number of keys: if there are more, the key that was learned least recently is
         removed. A removed key that returns is a new key.

@@ -21,7 +21,7 @@ from sklearn.base import clone
 
 from onepass import linalg, native, validation
 from onepass.errors import NotFittedError, ParameterError
-from onepass.learners.compiled import Compiled
+from onepass.learners.compiled import Compiled, row_format
 from onepass.learners.estimator import Classifier
 from onepass.learners.step_size import SingleSteps
 from onepass.linalg.update import Step
@@ -119,16 +119,16 @@ class Linear(Compiled):
         """The same of each output."""
         return weights, offset, statistics
 
-    def _compile(self) -> None:
+    def _prepare_single_rows(self) -> None:
         """Compile the state, if that is supported."""
-        row_format = self._row_format()
+        described = row_format(self)
         number, parameter, steps = self._slope_and_steps()
         largest = max(steps.rate, linalg.magnitude(self.weights_), linalg.magnitude(self.offset_))
-        if native.loops is None or row_format is None or not largest < _LARGEST:
+        if native.loops is None or described is None or not largest < _LARGEST:
             return
         weights, offset, statistics = map(np.ascontiguousarray, self._problems())
         unit = 1.0 if self.fit_intercept else 0.0
-        compiled = native.loops.Linear(*weights.shape, unit, number, parameter, steps, row_format)
+        compiled = native.loops.Linear(*weights.shape, unit, number, parameter, steps, described)
         own = statistics if statistics.size else None
         compiled.put(np.ascontiguousarray(weights.T), offset, own)
         self._set_compiled(compiled)

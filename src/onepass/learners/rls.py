@@ -64,7 +64,7 @@ _BRIEF = 1 << 20  # multiplications of rows that are learned in place, without r
 
 
 class _State(StateAttribute):
-    """The descriptor of ``state_``: a frozen copy has none, and that of a device is downloaded."""
+    """The attribute ``state_``: copied from a device when it is read, absent in a frozen copy."""
 
     saved = True
 
@@ -234,41 +234,20 @@ class LeastSquares:
 
     # -- learning ----------------------------------------------------------------------------------
 
-    def learn_one(
-        self,
-        x: RowLike,
-        y: ArrayLike | None,
-        sample_weight: float = 1.0,
-        *,
-        time: TimeLike | None = None,
-    ) -> Self:
-        """Learn one row.
-
-        Parameters
-        ----------
-        x : array-like of shape (d,), or dict of named features
-        y : float, array-like of shape (c,) or label
-            Target.
-        sample_weight : float, default=1.0
-        time : number or date, optional
-            As in ``fit``.
-
-        Returns
-        -------
-        self
-        """
+    def _learn_in_place(
+        self, x: RowLike, y: ArrayLike | None, sample_weight: float, time: TimeLike | None
+    ) -> bool:
         single = self._single
-        if single is not None and (
+        if single is None:
+            return False
+        learned = (
             single.learn_one(x, y, sample_weight)
             if time is None
             else self._learn_at_time(single, x, y, sample_weight, time)
-        ):
+        )
+        if learned:
             self.__dict__["rows_seen_"] += 1
-            return self
-        with self._rollback_on_error():
-            super().learn_one(x, y, sample_weight, time=time)  # type: ignore[misc]
-            self._view_single()
-        return self
+        return bool(learned)
 
     def _learn_at_time(self, single: Any, x: Any, y: Any, weight: Any, time: Any) -> bool:
         """Learn a row in place; return False if Python must validate it first."""
@@ -289,7 +268,7 @@ class LeastSquares:
             own["time_"] = now
         return bool(learned)
 
-    def _view_single(self) -> None:
+    def _prepare_single_rows(self) -> None:
         """Let single rows be learned in place from now on, if compiled code supports the rule."""
         own, chosen = self.__dict__, self._rule()
         own["_single"] = None
@@ -321,10 +300,13 @@ class LeastSquares:
         if validation.is_small_table(X, CACHED_VALUES):
             X = validation.matrix(X, f"{type(self).__name__}.{where}", **self._shape())[0]
             y = validation.series_array(y)
-        if not (_is_plain(X, 2) and _is_plain(y, own["target_ndim_"])):
+        d, c = self.n_features_in_, own["n_outputs_"]
+        if not validation.is_matrix(X, d):
             return None
-        n, d, c = len(X), self.n_features_in_, own["n_outputs_"]
-        if n < 1 or X.shape[1] != d or len(y) != n or y.size != n * c or n * d * d > _BRIEF:
+        n, shape = len(X), (len(X), c)[: own["target_ndim_"]]
+        if type(y) is not np.ndarray or y.dtype != np.float64 or not y.flags.aligned:
+            return None
+        if not 1 <= n * d * d <= _BRIEF or y.shape != shape:
             return None
         if not max(linalg.magnitude(X), linalg.magnitude(y)) <= _LARGEST**0.4:
             return None
@@ -520,11 +502,6 @@ class LeastSquares:
             scores[rows] = least_squares.scores(fit, X[rows])
         return scores
 
-    def _core(self) -> Floats:
-        """The vector without what follows it, from which variances are computed."""
-        state: Floats = self.state_
-        return state if int(state[Slot.FLAGS]) & Flag.MIXTURE else state[: Parts(state).size]
-
     def frozen_copy(self) -> Any:
         """Return a copy for prediction that later learning does not change."""
         frozen = object.__new__(type(self))
@@ -580,7 +557,7 @@ class LeastSquares:
             return "whose prior stores the size of its first row; use prior=0 and a ridge"
         parts = Parts(self.state_)
         if parts.flags & Flag.UNITS and (parts.prior[: parts.d] > 0.0).any():
-            return "which stores a reference row until its rows determine all weights; use a ridge"
+            return "whose prior depends on single rows until all weights are known; use a ridge"
         return ""
 
     def _unmergeable(self) -> str:
@@ -627,14 +604,14 @@ class LeastSquares:
     def __copy__(self) -> Self:
         twin = object.__new__(type(self))
         twin.__dict__ = self._snapshot()
-        twin._view_single()
+        twin._prepare_single_rows()
         return twin
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         twin = object.__new__(type(self))
         memo[id(self)] = twin
         twin.__dict__ = copy.deepcopy(self._snapshot(), memo)
-        twin._view_single()
+        twin._prepare_single_rows()
         return twin
 
     def __getstate__(self) -> Any:
@@ -690,13 +667,6 @@ def penalty(ridge: ArrayLike, d: int, where: str) -> float | Floats:
     return np.asarray(np.sqrt(values[used])[:, None] * vectors.T[used])
 
 
-def _is_plain(values: object, ndim: int) -> Any:
-    """Whether values are an aligned float64 array of this number of dimensions."""
-    if type(values) is not np.ndarray or values.dtype != np.float64:
-        return False
-    return values.ndim == ndim and bool(values.flags.aligned)
-
-
 def _largest(X: Floats, Y: Floats, s: Floats | None) -> float:
     """The largest magnitude in the rows, with and without their weights."""
     largest = max(linalg.magnitude(X), linalg.magnitude(Y))
@@ -726,9 +696,10 @@ class RLSRegressor(LeastSquares, Regressor):
         :mod:`onepass.memory.forgetting`, such as forgetting by time, can be given as objects or
         strings, such as ``"window:1000"``.
     prior : float, optional
-        Strength >= 0 of the prior that each coefficient is near its initial value, in rows, in
-        units of the first value of its feature (:mod:`onepass.memory.least_squares`). With 1,
-        predictions on wide categorical tables are stable from the first rows, whatever the units.
+        Strength >= 0 of the prior that each coefficient is near its initial value, as a number of
+        rows with the first nonzero deviation of its feature from the mean (without an intercept:
+        with its first nonzero value). With 1, predictions on wide categorical tables are stable
+        from the first rows, whatever the units.
         The prior is added to the ridge. None is 0, or 10 in a Pipeline after random features, since
         accuracy would otherwise fall while there are about as many rows as features.
     fit_intercept : bool, default=True
@@ -739,8 +710,8 @@ class RLSRegressor(LeastSquares, Regressor):
         Device of PyTorch on which blocks are learned, such as ``"cuda"``, for thousands of
         features (extra ``torch``). The state remains there between blocks, in float64. It requires
         forgetting 1.0 or ``op.forgetting.Exponential(factor)``. Rows that the device cannot add
-        accurately, such as the first ones with ridge 0, are learned in NumPy. None learns all rows
-        in NumPy or compiled code.
+        accurately, such as the first ones with ridge 0, are learned on the CPU. None learns all
+        rows on the CPU.
 
     Attributes
     ----------
@@ -819,14 +790,14 @@ class RLSRegressor(LeastSquares, Regressor):
             return super().predict(X)
         array = self._matrix(X, "predict")
         predictions = self._to_predictions(self._scores(array), None)
-        std = np.sqrt(least_squares.variance(self._core(), array))
+        std = np.sqrt(least_squares.variance(self.state_, array))
         return predictions, self._to_predictions(std, None)
 
     @property
     def covariance_(self) -> Floats:
         """Covariance of the coefficients (4): (d, d), or (c, d, d) for several outputs."""
         check_fitted(self, "covariance_")
-        covariance = least_squares.covariance(self._core())
+        covariance = least_squares.covariance(self.state_)
         return covariance[0] if self.target_ndim_ == 1 else covariance
 
     @property

@@ -23,6 +23,7 @@ import numpy as np
 from onepass import linalg
 from onepass.errors import ParameterError, import_extra
 from onepass.linalg.block_qr import add_rows
+from onepass.memory import plain
 from onepass.memory.least_squares import put_triangle, triangle
 from onepass.memory.vector import HEAD, Flag, Parts, Slot
 from onepass.types import Array, Floats
@@ -31,7 +32,6 @@ __all__ = ["Device", "DeviceState"]
 
 _WIDTH = 1024  # rows that are added at once
 _DEEPEST = -10.0  # log2 of the smallest fade within these rows
-_SUDDEN = -8.0  # log2 of a fade before a row after which the past is only a prior
 _SAFE_GRAM = 1e4  # V is not large if the sum of its squares is below this bound
 _REACH = 1e6  # largest safe ratio of a row to the diagonal entry of R in each feature
 _SMALLEST = 1e-50  # squares of larger diagonal entries, and their sums, are safe
@@ -73,7 +73,7 @@ class Device:
         except (RuntimeError, TypeError, AssertionError) as error:
             raise ParameterError(
                 f"{who}: `device` must be None or a device with float64 that is available to "
-                f"torch, such as 'cpu' or 'cuda', got {name!r}. Pass device=None to learn in NumPy."
+                f"torch, such as 'cpu' or 'cuda', got {name!r}. Pass None to learn on the CPU."
             ) from error
 
     def tensor(self, array: Array) -> Any:
@@ -107,12 +107,12 @@ class DeviceState:
     def of(cls, device: Device, vector: Floats) -> Self | None:
         """Copy a vector to the device; None if its next rows must be learned on the host.
 
-        These are rows while a weight is undetermined or a prior may be removed, and all rows of a
-        factor so small that the past is only a prior of the next row.
+        That is so while a weight is undetermined or a prior may be removed, and for factors below
+        2⁻⁸.
         """
         parts = Parts(vector)
         removable = bool(parts.flags & Flag.UNITS) and (parts.prior[: parts.d] >= 0.0).any()
-        if removable or parts.head[Slot.FACTOR] < _SUDDEN:
+        if removable or parts.head[Slot.FACTOR] < plain.SUDDEN:
             return None
         return cls(device, vector) if np.diagonal(parts.T).min() > _SMALLEST**2 else None
 

@@ -45,10 +45,10 @@ def merge_learners(learner: Any, other: Any, layout: Layout) -> None:
         return
     d = other.n_features_in_
     ridges = learner._penalty(layout.d), other._penalty(d)  # noqa: SLF001
-    if isinstance(ridges[0], float) and ridges[0] == 0.0 != np.sum(ridges[1]):
+    if isinstance(ridges[0], float) and ridges[0] == 0.0 and np.any(ridges[1]):
         raise MergeError(
-            f"{who}: `ridge` of the second must be 0 as in the first, since the rank of its rows "
-            f"is unknown otherwise, got {other.ridge!r}. Learn all parts with the same ridge."
+            f"{who}: `ridge` of the second must be 0 as in the first, since its removal may leave "
+            f"weights undetermined, got {other.ridge!r}. Learn all parts with the same ridge."
         )
     concurrent = layout.concurrent or chosen.clock is not None
     at = Positions(layout.features, layout.outputs, concurrent)
@@ -56,8 +56,8 @@ def merge_learners(learner: Any, other: Any, layout: Layout) -> None:
     if chosen.clock is not None and "time_" not in learner.__dict__:
         learner.time_ = other.time_
     elif chosen.clock is not None:
-        passed = chosen.fades(np.array([other.time_]), learner.time_)
         if learner.time_ <= other.time_:
+            passed = chosen.fades(np.array([other.time_]), learner.time_)
             one = least_squares.faded(one, float(passed[0]))
             learner.time_ = other.time_
         else:

@@ -144,7 +144,7 @@ class PackedRows:
 def fade_to(learner: Any, mass: float) -> None:
     """Fade the rows of least squares so that they count as at most ``mass`` rows.
 
-    Learners without weights of rows, and least squares that stores rows, are not changed.
+    Learners without weights of rows, windows and directional forgetting are not changed.
     """
     learner = getattr(learner, "learner_", learner)
     if not isinstance(learner, LeastSquares):

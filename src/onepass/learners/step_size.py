@@ -144,9 +144,9 @@ class SingleSteps(NamedTuple):
     rate, decay, power : float
         The rate of row t is rate · (1 + decay · t)^−power.
     l2 : float
-        The shrinkage is 1 − l2 times the rate.
+        The shrinkage is 1 − l2 · rate.
     limit, damping : float
-        As in `Steps`; infinite and negative if there is none.
+        As in `Steps`; without them, ``limit`` is infinite and ``damping`` negative.
     t : int
         The index of the next row.
     """
@@ -307,7 +307,7 @@ class Adaptive(Normalised):
     step_size: float = field(default=1.0, metadata={"above": 0.0})
 
 
-_LEAST, _RECENT, _START, _CAP = 0.03, 0.01, 30.0, 10.0  # constants, as in native/descent.c
+_LEAST, _RECENT, _START, _CAP = 0.03, 0.01, 30.0, 10.0  # constants, as in native/python/descent.c
 _HUBER, _LOGISTIC, _HINGE = Huber.number, Logistic.number, Hinge.number
 _CLIPPED = (Absolute.number, EpsilonInsensitive.number)
 

@@ -11,14 +11,14 @@ running means,
 
 to which rows are added by rotations without square roots ([1], [2]). native/core/least_squares.h
 lists the parts of the vector and describes the algorithm; :mod:`onepass.memory.plain` is the same
-in NumPy. Behind the vector follow the stored rows of a window, or the other experts of a mixture.
-The vector is all that is learned: it is copied, saved, merged and stored by key. For a new row x,
+in NumPy. The stored rows of a window, or the other experts of a mixture, follow the vector, which
+is the whole learned state: it is copied, saved, merged and stored by key. For a new row x,
 with c outputs and ν = Σ_k λ^(n−k) s_k the effective number of rows,
 
     std(x) = σ √(1 + 1/ν + (x − x̄)ᵀ P (x − x̄)),     σ² = least value of (1) / (ν − d − 1)  (3)
     cov(w) = σ² P                                                                           (4)
 
-(1/ν and the second 1 only with an intercept), infinite while ν ≤ d + 1.
+both infinite while ν ≤ d + 1. Without an intercept, 1/ν and the 1 of ν − d − 1 are omitted.
 
 Cost: O(d²) time per row, O(d²) memory; all outputs share the triangle.
 
@@ -107,14 +107,14 @@ def start(
     Parameters
     ----------
     fading : Fading
-    ridge : float, or ndarray of shape (p, d) with p >= d rows
+    ridge : float, or ndarray of shape (p, d)
         The penalty of each weight; or rows L with LᵀL = Π.
     initial : ndarray of shape (d, c)
         w₀.
     free : bool
         Whether there is an intercept.
     prior : float
-        Weight of the prior, in rows, in units of the first value of each feature.
+        Weight of the prior, in rows with the first nonzero deviation of each feature.
     indicators : bool
         Whether the targets of a mixture are class indicators.
     """
@@ -275,7 +275,7 @@ def converted(vector: Floats, fading: Fading) -> Floats:
 
 
 def without_weights(vector: Floats) -> Floats:
-    """A copy whose weights are to be computed, so that it does not depend on what was read."""
+    """A copy without the weights, whose presence depends on earlier predictions."""
     copy = vector.copy()
     for one in experts(copy):
         parts = Parts(one)
@@ -526,7 +526,7 @@ def reserve(vector: Floats, n: int) -> Floats:
 
 
 def with_length(vector: Floats, rows: int) -> Floats:
-    """The vector of a window of another number of rows; more rows leave after the next one."""
+    """The vector of a window of another length; excess rows leave after the next row."""
     window = Window(vector)
     if rows > len(window.ring):
         vector = reserve(vector, rows - int(window.head[WindowSlot.STORED]))

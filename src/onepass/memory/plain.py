@@ -15,7 +15,18 @@ Cost: O(d²) time per row, O(d²) memory; in a window of n rows, O(n d²) time p
 
 import numpy as np
 
-from onepass.memory.vector import PANEL, Flag, Parts, Slot, Window, WindowSlot, experts, numbers
+from onepass.memory.vector import (
+    DECAY,
+    PANEL,
+    SHARE,
+    Flag,
+    Parts,
+    Slot,
+    Window,
+    WindowSlot,
+    experts,
+    numbers,
+)
 from onepass.types import Floats
 
 __all__ = ["learn", "rescale", "rotate", "solve", "weigh"]
@@ -31,7 +42,7 @@ HOLD = 10.0  # ridges that LEVEL puts back at least
 UNIT = 1e-16  # prior without a ridge: (1e-8 column lengths)²
 RAISED = 5.0  # factor of the sums after which the prior of UNITS is raised
 STALE, SOLVED = 0.0, 2.0  # values of FRESH
-SHARE, RATE, LIMIT, CAP, DECAY, ROUNDING = 0.005, 0.5, 16.0, 1000.0, 1.0 - 1.0 / 200.0, 1e-16
+RATE, LIMIT, CAP, ROUNDING = 0.5, 16.0, 1000.0, 1e-16
 Numbers = Floats | None
 
 

@@ -41,7 +41,7 @@ SHARE, DECAY = 0.005, 1.0 - 1.0 / 200.0
 
 
 def aligned(values: Floats) -> Floats:
-    """A copy whose memory is aligned to 64 bytes, for vectors of processors."""
+    """A copy whose memory is aligned to 64 bytes, for SIMD instructions."""
     room = np.empty(len(values) + 8)
     first = -room.ctypes.data % 64 // 8
     copy = room[first : first + len(values)]
@@ -96,7 +96,7 @@ HEAD, WINDOW_HEAD, PANEL = 16, 8, 8
 
 
 class Fading(NamedTuple):
-    """How the past fades: what a forgetting rule tells a vector."""
+    """How the past fades, as a forgetting rule specifies it."""
 
     factor: float = 1.0
     """λ per row; 1 if the past fades by time, or not at all."""

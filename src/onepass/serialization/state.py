@@ -132,7 +132,7 @@ def learned(thing: Any) -> dict[str, Any]:
     own = {name: getattr(thing, name) for name in _learned_names(thing)}
     compiled = vars(thing).get("_compiled")
     if compiled is not None:
-        return {**own, **thing._exported(compiled)}  # noqa: SLF001  the protocol of owners
+        return {**own, **thing._read_all(compiled)}  # noqa: SLF001  the protocol of owners
     if "rows_seen_" not in own:
         return own
     found = _descriptors(thing.__class__).items()

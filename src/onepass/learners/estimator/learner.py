@@ -285,6 +285,8 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         -------
         self
         """
+        if self._learn_in_place(x, y, sample_weight, time):
+            return self
         with self._rollback_on_error():
             where = f"{type(self).__name__}.learn_one"
             row = self._row(x, where)
@@ -298,7 +300,18 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
             if s is None or s[0] > 0:
                 scores = self._learn_at(row[None, :], Y, s, class_mask, when)
                 self._calibrate(scores, Y, s, class_mask)
+                self._prepare_single_rows()
         return self
+
+    def _learn_in_place(
+        self, x: RowLike, y: ArrayLike | None, sample_weight: float, time: TimeLike | None
+    ) -> bool:
+        """Learn a row in the present state; return False if it must be validated first."""
+        del x, y, sample_weight, time
+        return False
+
+    def _prepare_single_rows(self) -> None:
+        """Let further rows be learned in place, if that is supported."""
 
     def predict_one(self, x: RowLike) -> Any:
         """Predict the target of one row, from the initial weights if no row was learned."""

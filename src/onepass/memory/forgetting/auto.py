@@ -16,8 +16,7 @@ which hardly determine the weights, are not counted. v makes the losses independ
 the scale of the row weights; in it e_i² counts as at least 1e-16 y_i², so that rounding errors do
 not decide between exact fits. For class indicators, e_k is the error of the prediction limited to
 [0, 1]: a score beyond the indicator of the right class is no error. Predictions remain linear in
-the row. Their variance, and the covariance of the weights, are those of a mixture with the noise v,
-which contains the errors of the experts on average,
+the row. Their variance and the covariance of the weights are those of a mixture with noise v,
 
     Var y = v (1 + 1/ν + (x − x̄)ᵀ P₁ (x − x̄)) + Σ_k π_k (f_k(x) − f(x))²                    (4)
     cov(w) = Σ_k π_k (v P_k + (w_k − w)(w_k − w)ᵀ)                                          (5)

@@ -9,14 +9,15 @@ so that rows of the same time have equal weight, and the past fades more in a lo
 
 :class:`Exponential` is (1) as printed: the ridge fades too, and information about directions that
 stay unexcited vanishes, which causes windup: the first row that excites such a direction changes
-its coefficients without bound. Before a fade of more than 2⁻⁸ at once the past becomes a prior,
+its coefficients without bound. Before a fade by λ_k < 2⁻⁸ the past becomes a prior,
 which bounds them. With ``ridge="held"`` the ridge does not fade,
 
     argmin over w, b of  Σ_k λ^(n−k) s_k (y_k − b − x_kᵀ w)² + ‖w − w₀‖²_Π                  (3)
 
 which bounds windup. :class:`Bounded` retains information about each coefficient at its present
-value. Both put back what has faded in turns, 8 coefficients at a time, so that no row costs much
-more than the others (native/core/least_squares.c). Cost: O(d²) time per row, O(d²) memory.
+value. Both restore what has faded in turns, 8 coefficients at a time: between a quarter and all of
+it is present, and all rows cost about the same (native/core/least_squares.c).
+Cost: O(d²) time per row, O(d²) memory.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", CDC 2022; (2), (3).
@@ -114,7 +115,7 @@ def clock(length: float | str | None) -> str | None:
 
 @dataclass(frozen=True)
 class Exponential(DecayRate):
-    """Exponential forgetting as in its equation.
+    """Plain exponential forgetting, with a ridge that fades or is held.
 
     By default the ridge fades with the rows: information about directions that stay unexcited
     vanishes, and the first rows that excite them again may change their coefficients without bound
@@ -177,7 +178,8 @@ class Bounded(DecayRate):
         λ in (0, 1]: a row k rows ago has weight λᵏ; 1 means no forgetting.
     floor : float, default=0.1
         The minimum information about each coefficient: that of this number of rows of the part of
-        its feature that the other features do not explain, and at least the ridge, which is held.
+        its feature that the other features do not explain, and at least 10 times the ridge.
+        What has faded is restored in turns: between a quarter and all of it is present.
         With larger values coefficients change less when an unexcited feature is excited again.
     half_life : float, str or timedelta, optional
         Alternative to ``factor``, as in :class:`Exponential`.

@@ -3,11 +3,12 @@
     argmin over w, b of  Σ over the window of λ_k s_k (y_k − b − x_kᵀ w)² + ‖w − w₀‖²_Π     (1)
 
 where the window is the last n rows, or all rows younger than a time span. By default λ_k = 1. With
-fading inside the window, λ_k is ½ to the power of the row's age in half-lives. The ridge is held.
-It is the only rule that stores rows: those of the window, since the rows that leave must be
-available. Rows are added and removed by rotations (native/core/window.c).
+fading inside the window, λ_k is ½ to the power of the row's age in half-lives. The ridge
+does not fade; with fading it is restored in turns, and between a quarter and all of it is present.
+The rows of the window are stored, since rows are added and removed by rotations
+(native/core/window.c).
 
-Cost: O(d²) time per row; O(n d) memory for n rows.
+Cost: O(d²) time per row, O(n d²) if a removal would lose digits; O(d² + n d) memory for n rows.
 """
 
 import math
