@@ -109,7 +109,8 @@ static int rebuild(double *vector, Window *w, double *work)
    it was before it faded. */
 static void share_prior(double *vector, Window *w, double *work)
 {
-    const LeastSquares s = ls_of(vector), empty = ls_of(w->empty), shadow = ls_of(w->shadow);
+    const LeastSquares s = ls_of(vector), empty = ls_of(w->empty);
+    LeastSquares shadow = ls_of(w->shadow);
     for (ptrdiff_t j = 0; j < s.d; j++)
         if (s.prior[j] > 0.0 && empty.prior[j] == 0.0) {
             empty.prior[j] = fmin(s.prior[j] * exp2(-vector[FADED]), MOST);
