@@ -486,8 +486,6 @@ class LeastSquares:
         own = self.__dict__
         if "_fit" in own:
             return own["_fit"]  # type: ignore[no-any-return]
-        if "_on_device" in own:
-            return own["_on_device"].fitted()  # type: ignore[no-any-return]
         return least_squares.fitted(self.state_)
 
     def _scores(self, X: Floats) -> Floats:

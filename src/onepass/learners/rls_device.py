@@ -1,9 +1,9 @@
 """Recursive least squares in PyTorch tensors on a device, for blocks of rows with many features.
 
-The triangle [R z], the means and the sums of :mod:`onepass.memory.least_squares` remain on the
-device between blocks. Row k of a block of n rows with weights s_k has the weight u_k, in units of
-the last row. With an intercept it is centred at the means of the rows before it; the masses are
-M_k = λⁿ M₀ + u₁ + … + u_k:
+The triangle, the means and the sums of :mod:`onepass.memory.least_squares` remain on the device
+between blocks, as in the vector, so that learning continues from a file bit for bit. Row k of a
+block of n rows with weights s_k has the weight u_k, in units of the last row. With an intercept it
+is centred at the means of the rows before it; the masses are M_k = λⁿ M₀ + u₁ + … + u_k:
 
     u_k = λ^(n−k) s_k,      h_k = u_k M_{k−1} / M_k;   without an intercept h_k = u_k         (1)
     a_k = x_k − x̄_{k−1},    x̄_k = x̄₀ + Σ_{i≤k} u_i (x_i − x̄₀) / M_k                          (2)
@@ -11,7 +11,8 @@ M_k = λⁿ M₀ + u₁ + … + u_k:
 
 :mod:`onepass.linalg.block_qr` computes (3), and the error of each row just before it is learned.
 Rows that it cannot add accurately, and rows before the past determines all weights, are learned on
-the host. Each block synchronizes once, to read its errors and whether the result is accurate.
+the host. Each block synchronizes once, to read its errors and whether the result is accurate; the
+weights are read on the host, so that they do not depend on where the last rows were learned.
 Cost: 2 p² multiplications per row, O(p²) memory.
 """
 
@@ -24,7 +25,6 @@ from onepass import linalg
 from onepass.errors import ParameterError, import_extra
 from onepass.linalg.block_qr import add_rows
 from onepass.memory import plain
-from onepass.memory.least_squares import put_triangle, triangle
 from onepass.memory.vector import HEAD, Flag, Parts, Slot
 from onepass.types import Array, Floats
 
@@ -96,12 +96,10 @@ class DeviceState:
         self.device, self.d, width = device, parts.d, parts.d + parts.c
         self.head, self.start = parts.head.copy(), parts.start.copy()
         self.prior = device.tensor(parts.prior[: self.d].copy())
-        arrays = np.hstack(triangle(vector)), np.stack((parts.means, parts.rests))[:, :width]
-        self.triangle, self.means = map(device.tensor, arrays)
+        arrays = np.triu(parts.T[:, :width]), np.stack((parts.means, parts.rests))[:, :width]
+        self.T, self.means = map(device.tensor, arrays)
         arrays = parts.sums[:width].copy(), parts.squares.copy()
         self.sums, self.squares = map(device.tensor, arrays)
-        self.w = self._solution(self.triangle)
-        self._fitted: tuple[Floats, Floats, Floats] | None = None
 
     @classmethod
     def of(cls, device: Device, vector: Floats) -> Self | None:
@@ -126,27 +124,15 @@ class DeviceState:
     @property
     def nbytes(self) -> int:
         """Size of the tensors in bytes."""
-        tensors = (self.triangle, self.means, self.sums, self.squares, self.w, self.prior)
+        tensors = (self.T, self.means, self.sums, self.squares, self.prior)
         return sum(tensor.nbytes for tensor in tensors)
-
-    def fitted(self) -> tuple[Floats, Floats, Floats]:
-        """Weights W (d, c), centre m (d,), offset b (c,): a row's prediction is Wᵀ(x − m) + b.
-
-        The arrays are copied from the device once after learning.
-        """
-        if self._fitted is None:
-            (means, rests), d = self.means, self.d
-            parts = self.w, means[:d], means[d:] + (rests[d:] - rests[:d] @ self.w)
-            W, m, b = map(linalg.host, parts)
-            self._fitted = W, m, b
-        return self._fitted
 
     def vector(self) -> Floats:
         """Copy the state to a vector."""
         vector, width = np.zeros(Parts(self.head).size), self.means.shape[1]
         vector[:HEAD] = self.head
-        parts, W = Parts(vector), linalg.host(self.triangle)
-        put_triangle(vector, W[:, : self.d], W[:, self.d :])
+        parts = Parts(vector)
+        parts.T[:, :width], parts.head[Slot.FRESH] = linalg.host(self.T), 0.0
         parts.means[:width], parts.rests[:width] = linalg.host(self.means)
         parts.sums[:width], parts.squares[:] = map(linalg.host, (self.sums, self.squares))
         parts.prior[: len(self.prior)], parts.start[:] = linalg.host(self.prior), self.start
@@ -178,7 +164,7 @@ class DeviceState:
         if free:
             rows, means = self._centred(rows, u, masses)
         roots = self.device.tensor(np.sqrt(u * (masses[:-1] / masses[1:]) if free else u))[:, None]
-        W, sums = self.triangle * fade**0.5, self.sums * fade
+        W, sums = self._triangle().mul_(fade**0.5), self.sums * fade
         prior = (
             self._with_new_features(W, sums, rows[:, :d], ages) if len(self.prior) else self.prior
         )
@@ -186,7 +172,8 @@ class DeviceState:
         sums += (rows * rows).sum(0)
         calm = (rows[:, :d].abs().amax(0) <= _REACH * depth).all() & (depth.min() > _SMALLEST)
         rest, spread, size = add_rows(W, rows, sharp=sharp)  # (3)
-        w, squares = self._solution(W), self.squares * fade + (rest * rest).sum(0)
+        w = torch.linalg.solve_triangular(W[:, :d], W[:, d:], upper=True)
+        squares = self.squares * fade + (rest * rest).sum(0)
         finite = w.isfinite().all() & squares.isfinite().all()
         good = calm & finite & ((size < _SAFE_GRAM) | sharp)
         numbers = linalg.host(torch.cat(((rest * spread / roots).flatten(), good.to(rest)[None])))
@@ -198,9 +185,15 @@ class DeviceState:
         head[[Slot.ROWS, Slot.FADED]] += n, n * log
         head[Slot.MASS] = masses[-1]
         self.head, self.prior = head, prior
-        self.triangle, self.means, self.sums, self.squares = W, means, sums, squares
-        self.w, self._fitted = w, None
+        pivot = W.diagonal()[:, None]
+        self.T, self.means = (W / pivot).diagonal_scatter(pivot[:, 0].square()), means
+        self.sums, self.squares = sums, squares
         return True
+
+    def _triangle(self) -> Any:
+        """[R z], which the vector holds as diag(R)² and rows divided by the diagonal."""
+        depth = self.T.diagonal()
+        return self.T.diagonal_scatter(depth.new_ones(len(depth))).mul_(depth.sqrt()[:, None])
 
     def _centred(self, rows: Any, u: Floats, masses: Floats) -> tuple[Any, Any]:
         """Subtract in place the means before each row; also return the means after them: (2).
@@ -231,7 +224,3 @@ class DeviceState:
         sums[: self.d] += size
         faded = (self.prior * fade).clamp_min(np.finfo(float).tiny)  # 0 is a feature not seen
         return faded.where(self.prior > 0.0, self.prior + size)
-
-    def _solution(self, W: Any) -> Any:
-        """The weights (d, c) of a triangle [R z]."""
-        return self.device.torch.linalg.solve_triangular(W[:, : self.d], W[:, self.d :], upper=True)
