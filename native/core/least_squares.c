@@ -440,21 +440,6 @@ void ls_set_errors(const LeastSquares *s, const double *y, const double *scores,
         errors[k] = y[k] - scores[k];
 }
 
-/* Without an intercept: add the squares of rows. */
-static void add_squares(LeastSquares *s, ptrdiff_t n, const double *block, const double *q,
-                        const double *weights)
-{
-    for (ptrdiff_t r = 0; r < n; r++)
-        for (ptrdiff_t l = 0; l < s->stride; l++) {
-            const double square = block[r * s->stride + l] * block[r * s->stride + l];
-            s->sums[l] += q[r] * square;
-            if (s->energy && square != 0.0) {
-                s->energy[l] += weights[r] * square;
-                s->active[l] += weights[r];
-            }
-        }
-}
-
 /* The first row with an intercept, which sets the means. */
 static void set_means(LeastSquares *s, double *row, double q)
 {
@@ -484,10 +469,12 @@ void ls_centre(LeastSquares *s, ptrdiff_t n, const double *X, const double *Y, d
             row[l] = 0.0;
         own[r] = weights ? weights[r] : 1.0;
     }
-    if (!has(v, FREE)) {
-        for (ptrdiff_t r = 0; r < n; r++)
+    if (!has(v, FREE)) { /* the means remain 0 */
+        for (ptrdiff_t r = 0; r < n; r++) {
             v[MASS] += q[r];
-        add_squares(s, n, block, q, own);
+            share[r] = 0.0;
+        }
+        CALL(centre, s, n, block, share, q, own);
         return;
     }
     for (ptrdiff_t r = 0, m; r < n; r += m) {

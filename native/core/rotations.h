@@ -418,6 +418,7 @@ INLINE void NAMED(centre_vector)(LeastSquares *s, ptrdiff_t n, double *block, co
 {
     const vector m = *(vector *)(s->means + l), rest = *(vector *)(s->rests + l);
     vector moved = {0}, sum = *(vector *)(s->sums + l), energy = {0}, active = {0}, last = {0};
+    const double moves = has(s->head, FREE) ? 1.0 : 0.0;
     if (bounded)
         last = *(vector *)(s->last + l);
     for (ptrdiff_t r = 0; r < n; r++) {
@@ -425,6 +426,7 @@ INLINE void NAMED(centre_vector)(LeastSquares *s, ptrdiff_t n, double *block, co
                                         bounded, weights[r], &energy, &active, &last);
         moved += share[r] * away;
         sum += h[r] * away * away;
+        last *= moves;
     }
     const vector add = rest + moved, t = m + add, back = t - m;
     *(vector *)(s->means + l) = t;

@@ -37,7 +37,8 @@ static int is_whole(const double *vector, Py_ssize_t size)
     int good = is_alike(vector, vector);
     if (!((int)vector[FLAGS] & WINDOW)) {
         const int experts = (int)vector[FLAGS] & MIXTURE ? EXPERTS : 1;
-        good = good && ls_whole_size(vector, 0) == size;
+        const int follows = ((int)vector[FLAGS] & DIRECTIONAL) != 0;
+        good = good && (follows ? own <= size : ls_whole_size(vector, 0) == size);
         for (int e = 1; e < experts && good; e++)
             good = is_alike(vector + e * own, vector);
         return good;
@@ -167,7 +168,7 @@ static PyObject *learn_keys(PyObject *module, PyObject *args)
     return good ? PyBool_FromLong(finite) : NULL;
 }
 
-/* ls_fitted(vectors, keys, weights, centre, offset) */
+/* ls_fitted(vectors, keys, weights, centre, offset); keys = 0 is one vector, or a mixture */
 static PyObject *fitted(PyObject *module, PyObject *args)
 {
     Arrays a;
@@ -178,10 +179,11 @@ static PyObject *fitted(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "OnOOO:ls_fitted", &given, &keys, &a.given[0], &a.given[1],
                           &a.given[2]))
         return NULL;
-    double *vectors = vectors_of(given, keys < 1 ? -1 : keys, &view);
+    double *vectors = vectors_of(given, keys, &view);
     if (!vectors)
         return NULL;
     const Py_ssize_t d = vectors[FEATURES], c = vectors[OUTPUTS];
+    keys = keys ? keys : (int)vectors[FLAGS] & MIXTURE ? EXPERTS : 1;
     const Py_ssize_t sizes[] = {numbers_in(keys, d * c), numbers_in(keys, d), numbers_in(keys, c)};
     const int good = acquire_arrays(&a, 3, "ddd", sizes, 7, 0);
     for (Py_ssize_t k = 0; good && k < keys; k++)

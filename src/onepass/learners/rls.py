@@ -175,7 +175,7 @@ class LeastSquares:
         chosen = self._rule()
         if isinstance(chosen, Directional):
             return chosen.resized(state)
-        fading, flags = chosen.fading, Flag(int(state[Slot.FLAGS]))
+        fading, flags = chosen.fading, int(state[Slot.FLAGS])
         if flags & (Flag.WINDOW | Flag.MIXTURE):
             state = aligned(state)
             least_squares.set_fading(state, fading)
@@ -194,7 +194,7 @@ class LeastSquares:
         if "state_" not in own and "_on_device" not in own:
             return False
         head = own["_on_device"].head if "_on_device" in own else own["state_"]
-        chosen, flags = self._rule(), Flag(int(head[Slot.FLAGS]))
+        chosen, flags = self._rule(), int(head[Slot.FLAGS])
         kinds = Flag.WINDOW | Flag.MIXTURE | Flag.DIRECTIONAL
         fading = chosen.fading
         now = Flag.WINDOW * (fading.window is not None) | Flag.MIXTURE * bool(fading.mixture)
@@ -504,8 +504,9 @@ class LeastSquares:
         """Return a copy for prediction that later learning does not change."""
         frozen = object.__new__(type(self))
         out = ("state_", "_on_device", "_single", "times_")
-        frozen.__dict__ = {key: value for key, value in self.__dict__.items() if key not in out}
-        if "rows_seen_" in self.__dict__ and "_frozen" not in self.__dict__:
+        own = dict(self.__dict__)  # at once: another thread may learn
+        frozen.__dict__ = {key: value for key, value in own.items() if key not in out}
+        if "rows_seen_" in own and "_frozen" not in own:
             fit = self._fitted()
             size = nbytes(self) - sum(part.nbytes for part in fit)
             frozen.__dict__ |= {"_frozen": size, "_fit": fit}
@@ -591,7 +592,8 @@ class LeastSquares:
 
     def _snapshot(self) -> dict[str, Any]:
         """The attributes, with a copy of the state; another thread may learn single rows."""
-        own = {key: value for key, value in self.__dict__.items() if key != "_single"}
+        own = dict(self.__dict__)
+        own.pop("_single", None)
         if "state_" in own:
             own["state_"] = own["state_"].copy()
             own["rows_seen_"] = int(own["state_"][Slot.ROWS])

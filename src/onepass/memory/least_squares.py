@@ -388,30 +388,29 @@ def learn(
 
 def fitted(vector: Floats) -> tuple[Floats, Floats, Floats]:
     """Weights W (d, c), centre m (d,), offset b (c,): a row's prediction is Wᵀ(x − m) + b."""
-    each = [_fitted(expert) for expert in experts(vector)]
-    if len(each) == 1:
-        return each[0]
+    weights, centres, offsets = _fits(vector)
+    if len(weights) == 1:
+        return weights[0].T, centres[0], offsets[0]
     pi = shares(vector)
-    middle = each[int(pi.sum(axis=1).argmax())][1]
-    offsets = np.array([b + (middle - m) @ W for W, m, b in each])
-    weights = np.einsum("kc,kdc->dc", pi, [W for W, _, _ in each])
-    return weights, middle, (pi * offsets).sum(axis=0)
+    centre = centres[int(pi.sum(axis=1).argmax())]
+    offsets = offsets + np.einsum("kcd,kd->kc", weights, centre - centres)
+    return np.einsum("kc,kcd->dc", pi, weights), centre, (pi * offsets).sum(axis=0)
 
 
-def _fitted(vector: Floats) -> tuple[Floats, Floats, Floats]:
-    """`fitted` of a plain vector."""
-    if not vector.flags.writeable:
-        vector = vector.copy()
-    parts, loops = Parts(vector), native.loops
-    d, c = parts.d, parts.c
-    if loops is None or c == 0:  # a classifier before its first class
+def _fits(vector: Floats) -> tuple[Floats, Floats, Floats]:
+    """The weights (K, c, d), centres (K, d) and offsets (K, c) of the experts of a mixture."""
+    vector = vector if vector.flags.writeable else vector.copy()
+    loops, d, c = native.loops, int(vector[Slot.FEATURES]), int(vector[Slot.OUTPUTS])
+    K = EXPERTS if is_mixture(vector) else 1
+    weights, centres, offsets = np.empty((K, c, d)), np.empty((K, d)), np.empty((K, c))
+    if loops is not None and c:
+        loops.ls_fitted(vector, 0, weights, centres, offsets)
+        return weights, centres, offsets
+    for k, parts in enumerate(map(Parts, experts(vector))):  # a classifier may have no class yet
         plain.solve(parts)
-        weights, middle = parts.w.copy(), parts.means[:d].copy()
-        offset = parts.means[d : d + c] + (parts.rests[d : d + c] - weights @ parts.rests[:d])
-    else:
-        weights, middle, offset = np.empty((c, d)), np.empty(d), np.empty(c)
-        loops.ls_fitted(vector[: parts.size], 1, weights, middle, offset)
-    return weights.T, middle, offset
+        weights[k], centres[k] = parts.w, parts.means[:d]
+        offsets[k] = parts.means[d : d + c] + (parts.rests[d : d + c] - parts.w @ parts.rests[:d])
+    return weights, centres, offsets
 
 
 def scores(fit: tuple[Floats, Floats, Floats], X: Floats) -> Floats:
@@ -470,9 +469,9 @@ def variance(vector: Floats, X: Floats) -> Floats:
     with np.errstate(invalid="ignore"):  # infinity times 0, if the rows fit exactly
         found = np.where(np.isinf(spread)[:, None], np.inf, spread[:, None] * noise)
     if is_mixture(vector):
-        mean = scores(fitted(vector), X)
-        each = zip(shares(vector), experts(vector), strict=True)
-        found += sum(pi * (scores(_fitted(one), X) - mean) ** 2 for pi, one in each)
+        mean, each = scores(fitted(vector), X), zip(*_fits(vector), strict=True)
+        parts = [(scores((W.T, m, b), X) - mean) ** 2 for W, m, b in each]
+        found += np.einsum("kc,knc->nc", shares(vector), parts)
     return found
 
 
@@ -481,8 +480,8 @@ def covariance(vector: Floats) -> Floats:
     if not is_mixture(vector):
         return _covariance(vector, _noise(Parts(vector)))
     w, total, noise = fitted(vector)[0], np.zeros(()), mixture_noise(vector)
-    for pi, one in zip(shares(vector), experts(vector), strict=True):
-        by = (_fitted(one)[0] - w).T
+    for pi, one, W in zip(shares(vector), experts(vector), _fits(vector)[0], strict=True):
+        by = W - w.T
         within = _covariance(one, noise) + by[:, :, None] * by[:, None]
         total = total + pi[:, None, None] * within
     return np.asarray(total)

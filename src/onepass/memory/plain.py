@@ -54,7 +54,7 @@ def learn(
     parts, s = Parts(vector), np.ones(len(X)) if weights is None else weights
     if parts.flags & Flag.MIXTURE:
         each = np.array([_learn_rows(Parts(one), X, Y, s, None) for one in experts(vector)])
-        errors = weigh(numbers(vector), Y, s, each, indicators=Flag.INDICATORS in parts.flags)
+        errors = weigh(numbers(vector), Y, s, each, indicators=bool(parts.flags & Flag.INDICATORS))
     elif parts.flags & Flag.WINDOW:
         errors = _learn_window(vector, X, Y, s, fades, leaving)
     else:

@@ -4,7 +4,8 @@ native/core/least_squares.h describes the layout, which is the same.
 """
 
 import math
-from enum import IntEnum, IntFlag
+from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -79,7 +80,7 @@ class WindowSlot(IntEnum):
     LENGTH = 5
 
 
-class Flag(IntFlag):
+class Flag(IntEnum):  # not IntFlag, whose operators take 1 µs each
     """The flags of a vector."""
 
     FREE = 1
@@ -120,29 +121,21 @@ class Parts:
     """
 
     def __init__(self, vector: Floats) -> None:
-        head = vector[:HEAD]
-        self.head, self.d, self.c = head, int(head[Slot.FEATURES]), int(head[Slot.OUTPUTS])
-        self.flags = Flag(int(head[Slot.FLAGS]))
-        d, c = self.d, self.c
-        self.stride = stride = (d + c + 7) // 8 * 8
-        bounded = bool(head[Slot.LEVEL] > 0.0)
-        prior = bool(head[Slot.PRIOR] > 0.0 or self.flags & Flag.UNITS)
-        visits, panels = bounded or bool(self.flags & Flag.HELD), -(-d // PANEL)
-        shapes: dict[str, tuple[int, ...]] = {
-            "T": (d, stride), "sums": (stride,), "means": (stride,), "rests": (stride,),
-            "energy": (stride * bounded,), "active": (stride * bounded,),
-            "last": (stride * bounded,), "prior": (stride * prior,),
-            "visited": (panels * visits,), "start": (c * bool(self.flags & Flag.STARTED), d),
-            "squares": (c,), "w": (c, d),
-        }  # fmt: skip
-        at = HEAD
-        for name, shape in shapes.items():
-            size = math.prod(shape)
-            if len(vector) >= at + size:
-                setattr(self, name, vector[at : at + size].reshape(shape))
-            at += size
-        self.size = (at + 7) // 8 * 8
-        self.behind = vector[self.size :]
+        self.head = vector[:HEAD]
+        d, c, flags, _, level, _, prior = self.head[:7].tolist()
+        self.d, self.c, self.flags = int(d), int(c), int(flags)
+        self._vector = vector
+        layout = _layout(self.d, self.c, self.flags, bounded=level > 0.0, prior=prior > 0.0)
+        self._layout, self.stride, self.size = layout
+
+    def __getattr__(self, name: str) -> Floats:
+        try:
+            at, end, shape = self._layout[name]
+        except KeyError:
+            raise AttributeError(name) from None
+        view: Floats = self._vector[at:end].reshape(shape)
+        setattr(self, name, view)
+        return view
 
     T: Floats
     sums: Floats
@@ -158,6 +151,11 @@ class Parts:
     w: Floats
 
     @property
+    def behind(self) -> Floats:
+        """What follows the parts."""
+        return self._vector[self.size :]
+
+    @property
     def free(self) -> bool:
         """Whether there is an intercept."""
         return bool(self.flags & Flag.FREE)
@@ -169,6 +167,28 @@ class Parts:
         if self.flags & Flag.MIXTURE:
             return EXPERTS * self.size + ((EXPERTS + 1) * self.c + 8) // 8 * 8
         return self.size
+
+
+@lru_cache(maxsize=256)
+def _layout(
+    d: int, c: int, flags: int, *, bounded: bool, prior: bool
+) -> tuple[dict[str, tuple[int, int, tuple[int, ...]]], int, int]:
+    """Where each part begins and ends, with its shape; the length of a row; the vector's size."""
+    stride = (d + c + 7) // 8 * 8
+    prior = prior or bool(flags & Flag.UNITS)
+    visits, panels = bounded or bool(flags & Flag.HELD), -(-d // PANEL)
+    shapes: dict[str, tuple[int, ...]] = {
+        "T": (d, stride), "sums": (stride,), "means": (stride,), "rests": (stride,),
+        "energy": (stride * bounded,), "active": (stride * bounded,),
+        "last": (stride * bounded,), "prior": (stride * prior,),
+        "visited": (panels * visits,), "start": (c * bool(flags & Flag.STARTED), d),
+        "squares": (c,), "w": (c, d),
+    }  # fmt: skip
+    layout, at = {}, HEAD
+    for name, shape in shapes.items():
+        layout[name] = at, at + math.prod(shape), shape
+        at += math.prod(shape)
+    return layout, stride, (at + 7) // 8 * 8
 
 
 class Window:
