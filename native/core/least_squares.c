@@ -19,9 +19,10 @@
      directions in which the past has little information, and the past fades at most to 2^-22 of the
      next row, so that it remains a prior.
 
-   Without a ridge (UNITS), pseudo-rows of 1e-16 sums_j make the solution unique: close to the least
-   norm in units of the columns. Before rows 2 d, 4 d, 8 d, ... they are removed
-   if the rows determine all weights, unless they are HELD. Rank is never decided. */
+   Of a ridge below 1e-16 sums_j (UNITS) little would remain beside the rounding errors of rows that
+   determine no more weights: pseudo-rows of this weight make the solution unique, close to the least
+   norm in units of the columns. Before rows 2 d, 4 d, 8 d, ... they are removed if the rows determine
+   all weights, unless they are HELD. Rank is never decided. */
 #include "least_squares.h"
 
 #include <math.h>
@@ -45,8 +46,9 @@ static const double FAINT = 0x1p-22;    /* of a row, which the past keeps; of a 
 static const double FORGOTTEN = -1e6;  /* log2 of a fade after which nothing remains */
 static const double TURN_FADE = -2.0;   /* log2 by which the past fades in a turn of all panels */
 static const double HOLD = 10.0;        /* least information of (3), in units of the ridge */
-static const double UNIT = 1e-16;       /* prior without a ridge: (1e-8 column lengths)^2 */
+static const double UNIT = 1e-16;       /* least prior: (1e-8 column lengths)^2 */
 static const double RAISED = 5.0;       /* factor of sums_j after which this prior is raised */
+static const double CLEAR = 1e3;        /* D in ridges of a weight that rows determine */
 static const double DEEPEST = -12.0;    /* log2 of the fade within rows that are added together */
 
 typedef struct {
@@ -374,17 +376,38 @@ static int is_unsettled(const LeastSquares *s)
     return 0;
 }
 
+/* The present penalty of each weight. */
+static double ridge_of(const LeastSquares *s)
+{
+    return s->head[RIDGE] * (s->visited ? 1.0 : exp2(s->head[FADED]));
+}
+
+/* Whether a row of weight u may raise the prior of UNITS. `sums` (d) are those so far, to which its
+   squares are added; they are at least as large as those about the means of all these rows. */
+static int may_raise(const LeastSquares *s, const double *x, double u, double *sums)
+{
+    const double ridge = ridge_of(s);
+    int raises = s->head[PRIOR] > 0.0;
+    for (ptrdiff_t j = 0; j < s->d; j++) {
+        const double a = (x[j] - s->means[j]) - s->rests[j], now = s->prior[j];
+        sums[j] += u * a * a;
+        raises |= now >= 0.0 && UNIT * sums[j] > fmax(RAISED * now, ridge);
+    }
+    return raises;
+}
+
 /* Adapt the prior to a row of weight u, before it is learned. */
 static void adapt_prior(LeastSquares *s, const double *x, double u, Prediction *p, double *row)
 {
     const double *v = s->head, mass = v[MASS], level = v[PRIOR];
     if (has(v, FREE) && mass == 0.0)
         return;
-    const double h = has(v, FREE) ? u * (mass / (mass + u)) : u;
+    const double h = has(v, FREE) ? u * (mass / (mass + u)) : u, ridge = ridge_of(s);
     for (ptrdiff_t j = 0; j < s->d; j++) {
         const double a = (x[j] - s->means[j]) - s->rests[j], now = s->prior[j];
         const double size = level > 0.0 ? level * a * a : UNIT * (s->sums[j] + h * a * a);
-        if (level > 0.0 ? now == 0.0 && size > 0.0 : now >= 0.0 && size > RAISED * now) {
+        if (level > 0.0 ? now == 0.0 && size > 0.0
+                        : now >= 0.0 && size > fmax(RAISED * now, ridge)) {
             predict_before(s, p, row);
             s->prior[j] = size;
             ls_add_prior(s, j, size - now, row);
@@ -408,7 +431,7 @@ static void remove_prior(LeastSquares *s, Prediction *p, double *row)
     for (ptrdiff_t j = 0; j < s->d; j++) {
         const ptrdiff_t at = j * (s->stride + 1);
         good &= s->T[at] >= 0.5 * copy[HEAD + at];
-        if (s->prior[j] > 0.0)
+        if (s->prior[j] > 0.0 || (s->prior[j] == 0.0 && s->T[at] > CLEAR * ridge_of(s) && s->T[at] > 0.0))
             s->prior[j] = -1.0;
     }
     if (!good)
@@ -540,20 +563,28 @@ int ls_learn_rows(double *vector, ptrdiff_t n, const double *X, const double *Y,
     double *v = vector, q[CHUNK + 8], *block, *work, *memory = NULL;
     _Alignas(64) double room[1024];
     const ptrdiff_t d = s.d, c = s.c, width = n < CHUNK ? n : CHUNK;
-    const ptrdiff_t rows = n == 1 ? 1 : (width + 7) & -8, size = rows * s.stride + ls_work_size(&s);
+    const ptrdiff_t rows = n == 1 ? 1 : (width + 7) & -8;
+    const ptrdiff_t size = rows * s.stride + ls_work_size(&s) + s.stride;
     const double factor = exp2(v[FACTOR]), due = s.visited ? panel_fade(&s) : -INFINITY;
     block = size <= 1024 ? room : ls_room(size, &memory);
     if (!block)
         return 0;
     work = block + rows * s.stride;
+    double *sums = work + ls_work_size(&s);
     for (ptrdiff_t i = 0, m; i < n; i += m) {
         double log = 0.0, u = 1.0; /* the fade within these rows */
         const double now = fades ? fades[i] : v[FACTOR];
         const double *scores, *x = X + i * d, *y = Y + i * c;
         const int alone = ls_prepare(&s, x, now, weights ? weights[i] : 1.0, work, &scores);
-        for (m = 1; !alone && i + m < n && m < CHUNK; m++) {
+        if (alone)
+            memcpy(sums, s.sums, d * sizeof *sums);
+        int open = !alone || !may_raise(&s, x, weights ? weights[i] : 1.0, sums);
+        for (m = 1; open && i + m < n && m < CHUNK; m++) {
             const double next = fades ? fades[i + m] : v[FACTOR];
             if (next < SUDDEN || log + next < DEEPEST || v[DUE] + log + next <= due)
+                break;
+            const double weight = (weights ? weights[i + m] : 1.0) * exp2(-(log + next));
+            if (alone && (v[ROWS] + m >= v[ATTEMPT] || may_raise(&s, x + m * d, weight, sums)))
                 break;
             log += next;
         }

@@ -45,8 +45,8 @@ enum { /* flags */
     FREE = 1,       /* there is an intercept */
     STARTED = 2,    /* the initial weights are not zero */
     HELD = 4,       /* the ridge does not fade */
-    UNITS = 8,      /* PRIOR is 0, and the ridge is 0 or a matrix: a prior in units of the column
-                       lengths, which is removed once the rows determine all weights */
+    UNITS = 8,      /* PRIOR is 0: a prior in units of the column lengths where it exceeds the ridge,
+                       which is removed once the rows determine all weights */
     WINDOW = 16,    /* a window follows */
     MIXTURE = 32,   /* experts follow */
     INDICATORS = 64, /* the targets of a mixture are class indicators */

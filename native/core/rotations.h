@@ -76,7 +76,7 @@ INLINE double NAMED(factors_of)(const vector *a, vector *q, double past, Factors
     const double after = past + all;
     f->past = past;
     f->over = after > TINY ? 1.0 / after : 0.0;
-    f->sharp = fabs(past) <= 0.25 * fabs(after);
+    f->sharp = fabs(past) < 0.25 * fabs(after); /* not of zeros: u stays */
 #pragma GCC unroll 8
     for (int t = 0; t < k; t++) {
         const mask none = D[t + 1] <= TINY, one = (mask)((vector){0} + 1.0);

@@ -3,9 +3,6 @@
 import pytest
 from gaps import SETTINGS, check
 
-WRONG = {(True, "plain", 1e-12): {24}}
-"""Seeds with large predictions: several gaps have faded features that are then dependent."""
-
 
 @pytest.mark.parametrize(
     ("silent", "rule", "ridge"),
@@ -18,4 +15,4 @@ def test_predictions_after_gaps_stay_bounded_and_do_not_depend_on_blocks(
 ) -> None:
     found = {seed: check(seed, rule, ridge, silent=silent) for seed in range(40)}
     wrong = {seed: kinds for seed, kinds in found.items() if kinds}
-    assert wrong.keys() == WRONG.get((silent, rule, ridge), set()), wrong
+    assert not wrong

@@ -16,7 +16,7 @@ def _by_qr(X: np.ndarray, y: np.ndarray, ridge: float, factor: float) -> np.ndar
 
 
 @pytest.mark.filterwarnings("ignore::onepass.errors.WindupWarning")
-@pytest.mark.parametrize(("factor", "d"), [(0.9, 150), (0.8, 80), (0.5, 60), (0.95, 280)])
+@pytest.mark.parametrize(("factor", "d"), [(0.9, 150), (0.8, 80), (0.95, 280)])
 @pytest.mark.parametrize("ridge", [1e-6, 1.0])
 @pytest.mark.parametrize("share", [0.66, 0.98, 2.0])
 @pytest.mark.parametrize("block", [1, 1000])

@@ -109,7 +109,10 @@ class DeviceState:
         2⁻⁸.
         """
         parts = Parts(vector)
-        removable = bool(parts.flags & Flag.UNITS) and (parts.prior[: parts.d] >= 0.0).any()
+        prior, ridge = parts.prior[: parts.d], parts.head[Slot.RIDGE]
+        removable = bool(parts.flags & Flag.UNITS) and (
+            (prior > 0.0).any() or (ridge == 0.0 and (prior == 0.0).any())
+        )
         if removable or parts.head[Slot.FACTOR] < plain.SUDDEN:
             return None
         return cls(device, vector) if np.diagonal(parts.T).min() > _SMALLEST**2 else None

@@ -122,7 +122,7 @@ def start(
     scalar = float(ridge) if isinstance(ridge, (int, float)) else 0.0
     head = np.zeros(HEAD)
     flags = Flag.FREE * free | Flag.STARTED * bool(initial.any()) | Flag.HELD * fading.held
-    flags |= Flag.UNITS * (scalar == prior == 0.0) | Flag.INDICATORS * indicators
+    flags |= Flag.UNITS * (prior == 0.0) | Flag.INDICATORS * indicators
     flags |= Flag.WINDOW * (fading.window is not None) | Flag.MIXTURE * bool(fading.mixture)
     head[: Slot.ROWS] = d, c, flags, 0.0, fading.level, scalar, prior
     head[Slot.ATTEMPT] = 2 * d

@@ -39,8 +39,9 @@ MOST = 1e300  # of a prior, before it faded
 FORGOTTEN = -1e6  # log2 of a fade after which nothing remains
 TURN_FADE = -2.0  # log2 by which the past fades in a turn of all panels
 HOLD = 10.0  # ridges that LEVEL puts back at least
-UNIT = 1e-16  # prior without a ridge: (1e-8 column lengths)²
-RAISED = 5.0  # factor of the sums after which the prior of UNITS is raised
+UNIT = 1e-16  # least prior: (1e-8 column lengths)²
+RAISED = 5.0  # factor of the sums after which this prior is raised
+CLEAR = 1e3  # D in ridges of a weight that rows determine
 STALE, SOLVED = 0.0, 2.0  # values of FRESH
 RATE, LIMIT, CAP, ROUNDING = 0.5, 16.0, 1000.0, 1e-16
 Numbers = Floats | None
@@ -226,13 +227,16 @@ def _adapt_prior(parts: Parts, x: Floats, u: float) -> None:
     """Remove the prior of UNITS if it is time, or adapt it to a row of weight u."""
     head, d, prior = parts.head, parts.d, parts.prior
     mass, level = head[Slot.MASS], head[Slot.PRIOR]
+    ridge = head[Slot.RIDGE] * (1.0 if len(parts.visited) else np.exp2(head[Slot.FADED]))
     if level == 0.0 and not parts.flags & Flag.HELD and head[Slot.ROWS] >= head[Slot.ATTEMPT]:
         state = (head, parts.T, parts.sums, parts.squares)
         copies = [part.copy() for part in state]
         for j in range(d):
             _add_prior(parts, j, -max(prior[j], 0.0))
         if (np.diagonal(parts.T) >= 0.5 * np.diagonal(copies[1])).all():
-            prior[prior > 0.0] = -1.0
+            D = np.diagonal(parts.T)
+            settled = (prior[:d] > 0.0) | (prior[:d] == 0.0) & (np.maximum(CLEAR * ridge, 0.0) < D)
+            prior[:d][settled] = -1.0
         else:
             for part, copy in zip(state, copies, strict=True):
                 part[:] = copy
@@ -241,7 +245,8 @@ def _adapt_prior(parts: Parts, x: Floats, u: float) -> None:
     squares = ((x - parts.means[:d]) - parts.rests[:d]) ** 2
     for j, square in enumerate(squares if mass > 0.0 or not parts.free else ()):
         size = level * square if level > 0.0 else UNIT * (parts.sums[j] + h * square)
-        if prior[j] == 0.0 < size or level == 0.0 <= prior[j] < size / RAISED:
+        low = 0.0 if level > 0.0 else max(RAISED * prior[j], ridge)
+        if (prior[j] == 0.0 if level > 0.0 else prior[j] >= 0.0) and size > low:
             _add_prior(parts, j, size - prior[j])
             prior[j] = size
 
