@@ -13,9 +13,9 @@ accuracy
     error <= 1e3 max(error of float64 batch QR, eps cond reach max(max|y|, |exact|)). QR takes the
     rows from the first to the last and from the last to the first, and `reach` >= 1 is the size of
     the predicted row in units of the columns: without these, QR in another order of the rows fails
-    in 2 % of the cases. Windows, which remove rows, may have 100 times the error. With a small ridge
-    with a matrix, or with plain forgetting, there is a prior of (1e-8 column lengths)², which may
-    move the prediction by 4e-16 cond² of its scale. After a gap the past is only a prior, and
+    in 2 % of the cases. Windows, which remove rows, may have 100 times the error. With a small
+    ridge, a matrix, or plain forgetting, there is a prior of (1e-8 column lengths)², which
+    may move the prediction by 4e-16 cond² of its scale. After a gap the past is only a prior, and
     predictions are checked as beyond that condition.
 nonfinite
     A prediction is not finite.
