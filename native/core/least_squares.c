@@ -584,7 +584,8 @@ int ls_learn_rows(double *vector, ptrdiff_t n, const double *X, const double *Y,
             if (next < SUDDEN || log + next < DEEPEST || v[DUE] + log + next <= due)
                 break;
             const double weight = (weights ? weights[i + m] : 1.0) * exp2(-(log + next));
-            if (alone && (v[ROWS] + m >= v[ATTEMPT] || may_raise(&s, x + m * d, weight, sums)))
+            const int attempt = !has(v, HELD) && v[ROWS] + m >= v[ATTEMPT];
+            if (alone && (attempt || may_raise(&s, x + m * d, weight, sums)))
                 break;
             log += next;
         }

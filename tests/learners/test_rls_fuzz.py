@@ -18,10 +18,15 @@ from sampling import sample
 
 CASES = 23  # of each rule: 161 in all, of which 35 are drawn
 REFUSED = {84}  # NumPy refuses features of 1e87 with initial weights of 1, which the loops learn
+OUTWEIGHED = {35}  # rows that leave a window of time weigh 1e20 times those that stay
 BOUNDED = {"bounded_rows", "bounded_time"}  # its bound decides in such few rows: see the survey
 SEEDS = {
     kind: sample(
-        [seed for seed in range(i, CASES * len(KINDS), len(KINDS)) if seed not in REFUSED],
+        [
+            seed
+            for seed in range(i, CASES * len(KINDS), len(KINDS))
+            if seed not in REFUSED | OUTWEIGHED
+        ],
         5,
         f"test_rls_fuzz_{kind}",
     )
