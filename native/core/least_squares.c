@@ -19,10 +19,10 @@
      directions in which the past has little information, and the past fades at most to 2^-22 of the
      next row, so that it remains a prior.
 
-   Of a ridge below 1e-16 sums_j (UNITS) little would remain beside the rounding errors of rows that
-   determine no more weights: pseudo-rows of this weight make the solution unique, close to the least
-   norm in units of the columns. Before rows 2 d, 4 d, 8 d, ... they are removed if the rows determine
-   all weights, unless they are HELD. Rank is never decided. */
+   While the rows do not determine all weights, rounding errors exceed a ridge below 1e-16 sums_j.
+   With UNITS, pseudo-rows of this weight keep the solution unique: close to the least norm in units
+   of the columns. Before rows 2 d, 4 d, 8 d, ... they are removed if the rows determine all weights,
+   unless the ridge is HELD. Rank is never decided. */
 #include "least_squares.h"
 
 #include <math.h>
@@ -48,7 +48,7 @@ static const double TURN_FADE = -2.0;   /* log2 by which the past fades in a tur
 static const double HOLD = 10.0;        /* least information of (3), in units of the ridge */
 static const double UNIT = 1e-16;       /* least prior: (1e-8 column lengths)^2 */
 static const double RAISED = 5.0;       /* factor of sums_j after which this prior is raised */
-static const double CLEAR = 1e3;        /* D in ridges of a weight that rows determine */
+static const double CLEAR = 1e3;        /* D, in ridges, of a weight that the rows determine */
 static const double DEEPEST = -12.0;    /* log2 of the fade within rows that are added together */
 
 typedef struct {
@@ -382,18 +382,18 @@ static double ridge_of(const LeastSquares *s)
     return s->head[RIDGE] * (s->visited ? 1.0 : exp2(s->head[FADED]));
 }
 
-/* Whether a row of weight u may raise the prior of UNITS. `sums` (d) are those so far, to which its
-   squares are added; they are at least as large as those about the means of all these rows. */
-static int may_raise(const LeastSquares *s, const double *x, double u, double *sums)
+/* Whether a row of weight u may change the prior. Its squares about the means before the block are
+   added to `sums` (d), which are thus no less than the sums of squares about the means after it. */
+static int may_change_prior(const LeastSquares *s, const double *x, double u, double *sums)
 {
     const double ridge = ridge_of(s);
-    int raises = s->head[PRIOR] > 0.0;
+    int may = s->head[PRIOR] > 0.0;
     for (ptrdiff_t j = 0; j < s->d; j++) {
-        const double a = (x[j] - s->means[j]) - s->rests[j], now = s->prior[j];
+        const double a = (x[j] - s->means[j]) - s->rests[j], prior = s->prior[j];
         sums[j] += u * a * a;
-        raises |= now >= 0.0 && UNIT * sums[j] > fmax(RAISED * now, ridge);
+        may |= prior >= 0.0 && UNIT * sums[j] > fmax(RAISED * prior, ridge);
     }
-    return raises;
+    return may;
 }
 
 /* Adapt the prior to a row of weight u, before it is learned. */
@@ -419,7 +419,7 @@ static void adapt_prior(LeastSquares *s, const double *x, double u, Prediction *
 static void remove_prior(LeastSquares *s, Prediction *p, double *row)
 {
     const size_t size = (s->w + s->d * s->c - s->head) * sizeof *s->head;
-    double *copy = malloc(size);
+    double *copy = malloc(size), clear = CLEAR * ridge_of(s);
     int good = copy != NULL;
     if (!good)
         return; /* at a later row */
@@ -429,9 +429,9 @@ static void remove_prior(LeastSquares *s, Prediction *p, double *row)
         if (s->prior[j] > 0.0)
             ls_add_prior(s, j, -s->prior[j], row);
     for (ptrdiff_t j = 0; j < s->d; j++) {
-        const ptrdiff_t at = j * (s->stride + 1);
-        good &= s->T[at] >= 0.5 * copy[HEAD + at];
-        if (s->prior[j] > 0.0 || (s->prior[j] == 0.0 && s->T[at] > CLEAR * ridge_of(s) && s->T[at] > 0.0))
+        const double D = s->T[j * (s->stride + 1)];
+        good &= D >= 0.5 * copy[HEAD + j * (s->stride + 1)];
+        if (s->prior[j] > 0.0 || (s->prior[j] == 0.0 && clear > 0.0 && D > clear))
             s->prior[j] = -1.0;
     }
     if (!good)
@@ -575,19 +575,22 @@ int ls_learn_rows(double *vector, ptrdiff_t n, const double *X, const double *Y,
         double log = 0.0, u = 1.0; /* the fade within these rows */
         const double now = fades ? fades[i] : v[FACTOR];
         const double *scores, *x = X + i * d, *y = Y + i * c;
-        const int alone = ls_prepare(&s, x, now, weights ? weights[i] : 1.0, work, &scores);
-        if (alone)
+        const double weight = weights ? weights[i] : 1.0;
+        const int unsettled = ls_prepare(&s, x, now, weight, work, &scores);
+        if (unsettled)
             memcpy(sums, s.sums, d * sizeof *sums);
-        int open = !alone || !may_raise(&s, x, weights ? weights[i] : 1.0, sums);
-        for (m = 1; open && i + m < n && m < CHUNK; m++) {
+        const int alone = unsettled && may_change_prior(&s, x, weight, sums);
+        for (m = 1; !alone && i + m < n && m < CHUNK; m++) {
             const double next = fades ? fades[i + m] : v[FACTOR];
             if (next < SUDDEN || log + next < DEEPEST || v[DUE] + log + next <= due)
                 break;
-            const double weight = (weights ? weights[i + m] : 1.0) * exp2(-(log + next));
-            const int attempt = !has(v, HELD) && v[ROWS] + m >= v[ATTEMPT];
-            if (alone && (attempt || may_raise(&s, x + m * d, weight, sums)))
-                break;
             log += next;
+            if (unsettled && ((!has(v, HELD) && v[ROWS] + m >= v[ATTEMPT]) ||
+                              may_change_prior(&s, x + m * d,
+                                               (weights ? weights[i + m] : 1.0) * exp2(-log), sums))) {
+                log -= next;
+                break;
+            }
         }
         for (ptrdiff_t r = m - 1; r >= 0; r--) { /* in units of the last row, so that none grows */
             q[r] = weights ? weights[i + r] * u : u;

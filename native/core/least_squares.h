@@ -117,8 +117,8 @@ int ls_learn_rows(double *vector, ptrdiff_t n, const double *X, const double *Y,
 double *ls_room(ptrdiff_t size, double **memory);
 /* Work space for changes of the past, in doubles. */
 ptrdiff_t ls_work_size(const LeastSquares *s);
-/* Fade the past before a row of this weight, and adapt the prior to the row; returns whether it must
-   be learned alone. `scores` are those of the row before, in the work space, or NULL if its errors
+/* Fade the past before a row of this weight, and adapt the prior to the row; returns whether a
+   row may still change the prior. `scores` are those of the row before, in the work space, or NULL if its errors
    are those of the rotations; `ls_set_errors` then computes its errors. */
 int ls_prepare(LeastSquares *s, const double *x, double log, double weight, double *work,
                const double **scores);

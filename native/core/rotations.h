@@ -76,7 +76,7 @@ INLINE double NAMED(factors_of)(const vector *a, vector *q, double past, Factors
     const double after = past + all;
     f->past = past;
     f->over = after > TINY ? 1.0 / after : 0.0;
-    f->sharp = fabs(past) < 0.25 * fabs(after); /* not of zeros: u stays */
+    f->sharp = fabs(past) < 0.25 * fabs(after); /* not if both are 0, so that u is kept */
 #pragma GCC unroll 8
     for (int t = 0; t < k; t++) {
         const mask none = D[t + 1] <= TINY, one = (mask)((vector){0} + 1.0);
@@ -418,7 +418,7 @@ INLINE void NAMED(centre_vector)(LeastSquares *s, ptrdiff_t n, double *block, co
 {
     const vector m = *(vector *)(s->means + l), rest = *(vector *)(s->rests + l);
     vector moved = {0}, sum = *(vector *)(s->sums + l), energy = {0}, active = {0}, last = {0};
-    const double moves = has(s->head, FREE) ? 1.0 : 0.0;
+    const double centred = has(s->head, FREE) ? 1.0 : 0.0; /* without an intercept `last` remains 0 */
     if (bounded)
         last = *(vector *)(s->last + l);
     for (ptrdiff_t r = 0; r < n; r++) {
@@ -426,7 +426,7 @@ INLINE void NAMED(centre_vector)(LeastSquares *s, ptrdiff_t n, double *block, co
                                         bounded, weights[r], &energy, &active, &last);
         moved += share[r] * away;
         sum += h[r] * away * away;
-        last *= moves;
+        last *= centred;
     }
     const vector add = rest + moved, t = m + add, back = t - m;
     *(vector *)(s->means + l) = t;

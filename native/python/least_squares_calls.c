@@ -37,8 +37,8 @@ static int is_whole(const double *vector, Py_ssize_t size)
     int good = is_alike(vector, vector);
     if (!((int)vector[FLAGS] & WINDOW)) {
         const int experts = (int)vector[FLAGS] & MIXTURE ? EXPERTS : 1;
-        const int follows = ((int)vector[FLAGS] & DIRECTIONAL) != 0;
-        good = good && (follows ? own <= size : ls_whole_size(vector, 0) == size);
+        const int directional = ((int)vector[FLAGS] & DIRECTIONAL) != 0; /* more follows */
+        good = good && (directional ? own <= size : ls_whole_size(vector, 0) == size);
         for (int e = 1; e < experts && good; e++)
             good = is_alike(vector + e * own, vector);
         return good;
@@ -168,7 +168,7 @@ static PyObject *learn_keys(PyObject *module, PyObject *args)
     return good ? PyBool_FromLong(finite) : NULL;
 }
 
-/* ls_fitted(vectors, keys, weights, centre, offset); keys = 0 is one vector, or a mixture */
+/* ls_fitted(vectors, keys, weights, centre, offset); with 0 keys one state, with all experts */
 static PyObject *fitted(PyObject *module, PyObject *args)
 {
     Arrays a;

@@ -56,7 +56,7 @@ row, and ``leaving`` (n,), the number of rows that leave the window after each r
 size, the rows of an array: row i in vector ``codes[i]``, or not if that is negative.
 ``ls_fitted(vectors, keys, weights, centre, offset)`` writes weights (keys, c, d), centres (keys, d)
 and offsets (keys, c): a prediction is w (x - centre) + offset. With 0 keys they are those of one
-vector, or of the experts of a mixture. ``ls_rotate(vector, n, rows, weights)`` adds rows [a b]
+state, and of all experts of a mixture. ``ls_rotate(vector, n, rows, weights)`` adds rows [a b]
 (n, stride), not centred, of any weights; it returns whether the vector is finite.
 ``mix(k, n, c, indicators, Y, weights, each, numbers, errors)`` writes the errors (n, c) of a
 mixture of up to 16 experts with errors ``each`` (k, n, c), and updates its ``numbers``: the weights

@@ -22,11 +22,7 @@ OUTWEIGHED = {35}  # rows that leave a window of time weigh 1e20 times those tha
 BOUNDED = {"bounded_rows", "bounded_time"}  # its bound decides in such few rows: see the survey
 SEEDS = {
     kind: sample(
-        [
-            seed
-            for seed in range(i, CASES * len(KINDS), len(KINDS))
-            if seed not in REFUSED | OUTWEIGHED
-        ],
+        sorted({*range(i, CASES * len(KINDS), len(KINDS))} - REFUSED - OUTWEIGHED),
         5,
         f"test_rls_fuzz_{kind}",
     )

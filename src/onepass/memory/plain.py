@@ -41,7 +41,7 @@ TURN_FADE = -2.0  # log2 by which the past fades in a turn of all panels
 HOLD = 10.0  # ridges that LEVEL puts back at least
 UNIT = 1e-16  # least prior: (1e-8 column lengths)²
 RAISED = 5.0  # factor of the sums after which this prior is raised
-CLEAR = 1e3  # D in ridges of a weight that rows determine
+CLEAR = 1e3  # D, in ridges, of a weight that the rows determine
 STALE, SOLVED = 0.0, 2.0  # values of FRESH
 RATE, LIMIT, CAP, ROUNDING = 0.5, 16.0, 1000.0, 1e-16
 Numbers = Floats | None
@@ -234,9 +234,8 @@ def _adapt_prior(parts: Parts, x: Floats, u: float) -> None:
         for j in range(d):
             _add_prior(parts, j, -max(prior[j], 0.0))
         if (np.diagonal(parts.T) >= 0.5 * np.diagonal(copies[1])).all():
-            D = np.diagonal(parts.T)
-            settled = (prior[:d] > 0.0) | (prior[:d] == 0.0) & (np.maximum(CLEAR * ridge, 0.0) < D)
-            prior[:d][settled] = -1.0
+            determined = (ridge > 0.0) & (np.diagonal(parts.T) > CLEAR * ridge)
+            prior[:d][(prior[:d] > 0.0) | (prior[:d] == 0.0) & determined] = -1.0
         else:
             for part, copy in zip(state, copies, strict=True):
                 part[:] = copy
@@ -245,8 +244,8 @@ def _adapt_prior(parts: Parts, x: Floats, u: float) -> None:
     squares = ((x - parts.means[:d]) - parts.rests[:d]) ** 2
     for j, square in enumerate(squares if mass > 0.0 or not parts.free else ()):
         size = level * square if level > 0.0 else UNIT * (parts.sums[j] + h * square)
-        low = 0.0 if level > 0.0 else max(RAISED * prior[j], ridge)
-        if (prior[j] == 0.0 if level > 0.0 else prior[j] >= 0.0) and size > low:
+        raised = prior[j] >= 0.0 and size > max(RAISED * prior[j], ridge)
+        if prior[j] == 0.0 < size if level > 0.0 else raised:
             _add_prior(parts, j, size - prior[j])
             prior[j] = size
 

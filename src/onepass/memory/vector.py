@@ -6,7 +6,7 @@ native/core/least_squares.h describes the layout, which is the same.
 import math
 from enum import IntEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -80,7 +80,7 @@ class WindowSlot(IntEnum):
     LENGTH = 5
 
 
-class Flag(IntEnum):  # not IntFlag, whose operators take 1 µs each
+class Flag(IntEnum):  # not IntFlag, whose operators are slow
     """The flags of a vector."""
 
     FREE = 1
@@ -128,14 +128,16 @@ class Parts:
         layout = _layout(self.d, self.c, self.flags, bounded=level > 0.0, prior=prior > 0.0)
         self._layout, self.stride, self.size = layout
 
-    def __getattr__(self, name: str) -> Floats:
-        try:
-            at, end, shape = self._layout[name]
-        except KeyError:
-            raise AttributeError(name) from None
-        view: Floats = self._vector[at:end].reshape(shape)
-        setattr(self, name, view)
-        return view
+    if not TYPE_CHECKING:  # only the attributes below
+
+        def __getattr__(self, name: str) -> Floats:
+            try:
+                at, end, shape = self._layout[name]
+            except KeyError:
+                raise AttributeError(name) from None
+            view: Floats = self._vector[at:end].reshape(shape)
+            setattr(self, name, view)
+            return view
 
     T: Floats
     sums: Floats
@@ -173,7 +175,7 @@ class Parts:
 def _layout(
     d: int, c: int, flags: int, *, bounded: bool, prior: bool
 ) -> tuple[dict[str, tuple[int, int, tuple[int, ...]]], int, int]:
-    """Where each part begins and ends, with its shape; the length of a row; the vector's size."""
+    """Where each part begins and ends, and its shape; the stride; the size of the vector."""
     stride = (d + c + 7) // 8 * 8
     prior = prior or bool(flags & Flag.UNITS)
     visits, panels = bounded or bool(flags & Flag.HELD), -(-d // PANEL)
