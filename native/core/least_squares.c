@@ -19,7 +19,7 @@
      directions in which the past has little information, and the past fades at most to 2^-22 of the
      next row, so that it remains a prior.
 
-   While the rows do not determine all weights, rounding errors exceed a ridge below 1e-16 sums_j.
+   While the rows do not determine all weights, rounding errors exceed a ridge below 1e-15 sums_j.
    With UNITS, pseudo-rows of this weight keep the solution unique: close to the least norm in units
    of the columns. Before rows 2 d, 4 d, 8 d, ... they are removed if the rows determine all weights,
    unless the ridge is HELD. Rank is never decided. */
@@ -46,7 +46,7 @@ static const double FAINT = 0x1p-22;    /* of a row, which the past keeps; of a 
 static const double FORGOTTEN = -1e6;  /* log2 of a fade after which nothing remains */
 static const double TURN_FADE = -2.0;   /* log2 by which the past fades in a turn of all panels */
 static const double HOLD = 10.0;        /* least information of (3), in units of the ridge */
-static const double UNIT = 1e-16;       /* least prior: (1e-8 column lengths)^2 */
+static const double UNIT = 1e-15;         /* least prior: (3e-8 column lengths)^2 */
 static const double RAISED = 5.0;       /* factor of sums_j after which this prior is raised */
 static const double CLEAR = 1e3;        /* D, in ridges, of a weight that the rows determine */
 static const double DEEPEST = -12.0;    /* log2 of the fade within rows that are added together */

@@ -18,7 +18,7 @@ nonfinite
 objective
     at a checkpoint, the root of (1) is more than 1.01 times that of batch, which is at least 1e-7
     of the weighted size of y. Only for rules that minimise (1). Every backward stable method
-    attains the least objective, whatever the condition number; but with a ridge below 1e-16 of a
+    attains the least objective, whatever the condition number; but with a ridge below 1e-15 of a
     column's sum of squares it is compared only where the scaled condition number of (1) is less
     than 1e7: such a ridge resolves columns to 1e-8 of their lengths until they are determined,
     which predicts better than exact interpolation;
@@ -416,7 +416,7 @@ def _compare(result: Result, readings: dict[str, list[Reading]]) -> None:
         size = np.sqrt(weights @ (y[:row] - fit.offset) ** 2)
         best = max(best, 1e-7 * float(size), 1e-300)
         away = X[:row] - weights @ X[:row] / weights.sum()
-        faint = ridge < 1e-16 * float((weights @ away**2).max())
+        faint = ridge < 1e-15 * float((weights @ away**2).max())
         judged = not faint or problem.condition < CONDITION
         of_text, *of_learner = [
             (

@@ -14,8 +14,8 @@ accuracy
     rows from the first to the last and from the last to the first, and `reach` >= 1 is the size of
     the predicted row in units of the columns: without these, QR in another order of the rows fails
     in 2 % of the cases. Windows, which remove rows, may have 100 times the error. With a small
-    ridge, a matrix, or plain forgetting, there is a prior of (1e-8 column lengths)², which
-    may move the prediction by 4e-16 cond² of its scale. After a gap the past is only a prior, and
+    ridge, a matrix, or plain forgetting, there is a prior of (3e-8 column lengths)², which
+    may move the prediction by 4e-15 cond² of its scale. After a gap the past is only a prior, and
     predictions are checked as beyond that condition.
 nonfinite
     A prediction is not finite.
@@ -83,7 +83,7 @@ FAILURES = (
 )  # fmt: skip
 EXTRA = ("literal", "deficient", "large_as_exact", "refused")
 EPS = float(np.finfo(np.float64).eps)
-UNIT = 4e-16
+UNIT = 4e-15
 """The prior of ridge 0, in squared column lengths, at most."""
 CONDITION = 1e12
 
@@ -487,7 +487,7 @@ def check(seed: int, *, verbose: bool = False) -> Result:
 
 
 def _has_unit_prior(case: Case) -> bool:
-    """Whether there is a prior of 1e-8 column lengths: beside a small ridge, or a fading one."""
+    """Whether there is a prior of 3e-8 column lengths: beside a small ridge, or a fading one."""
     ridge = case.problem.ridge
     with np.errstate(over="ignore"):
         sums = float((case.problem.weights @ case.X**2).max())

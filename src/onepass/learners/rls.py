@@ -686,7 +686,7 @@ class RLSRegressor(LeastSquares, Regressor):
         Penalty Π >= 0 in ``ridge`` · ‖w − w₀‖² on the coefficients, in units of a squared feature;
         or a symmetric positive semidefinite matrix. 0 is ordinary least squares; while the rows do
         not determine the solution, it has about the least norm in units of the lengths of the
-        columns, also with a ridge below 1e-16 times their squares. The intercept is not penalised.
+        columns, also with a ridge below 1e-15 times their squares. The intercept is not penalised.
         Scale features that are smaller than 1e-6.
     forgetting : float, forgetting rule or str, default=1.0
         A float is the forgetting factor λ in (0, 1]: a row k rows ago has weight λᵏ; 1 means no

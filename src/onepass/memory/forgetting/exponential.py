@@ -128,7 +128,7 @@ class Exponential(DecayRate):
     ridge : {"fading", "held"}, default="fading"
         Whether the ridge of the learner fades with the rows, as in (1), or is held, as in (3):
         then weights of features that stay unexcited decay to their initial values. With ridge 0
-        the squares of 1e-8 column lengths are held.
+        the squares of 3e-8 column lengths are held.
     half_life : float, str or timedelta, optional
         Alternative to ``factor``: the age at which a row has weight ½. A number in the unit of
         ``time``, or, if ``time`` contains dates, a timedelta or text such as ``"90min"`` or
