@@ -21,8 +21,8 @@
 
    While the rows do not determine all weights, rounding errors exceed a ridge below 1e-15 sums_j.
    With UNITS, pseudo-rows of this weight keep the solution unique: close to the least norm in units
-   of the columns. Before rows 2 d, 4 d, 8 d, ... they are removed if the rows determine all weights,
-   unless the ridge is HELD. Rank is never decided. */
+   of the columns. Before rows 2 d, 4 d, 8 d, ... they are removed if the rows determine all
+   weights, unless the ridge is HELD. Rank is never decided. */
 #include "least_squares.h"
 
 #include <math.h>
@@ -46,7 +46,7 @@ static const double FAINT = 0x1p-22;    /* of a row, which the past keeps; of a 
 static const double FORGOTTEN = -1e6;  /* log2 of a fade after which nothing remains */
 static const double TURN_FADE = -2.0;   /* log2 by which the past fades in a turn of all panels */
 static const double HOLD = 10.0;        /* least information of (3), in units of the ridge */
-static const double UNIT = 1e-15;         /* least prior: (3e-8 column lengths)^2 */
+static const double UNIT = 1e-15;       /* least prior: (3e-8 column lengths)^2 */
 static const double RAISED = 5.0;       /* factor of sums_j after which this prior is raised */
 static const double CLEAR = 1e3;        /* D, in ridges, of a weight that the rows determine */
 static const double DEEPEST = -12.0;    /* log2 of the fade within rows that are added together */
@@ -382,18 +382,27 @@ static double ridge_of(const LeastSquares *s)
     return s->head[RIDGE] * (s->visited ? 1.0 : exp2(s->head[FADED]));
 }
 
-/* Whether a row of weight u may change the prior. Its squares about the means before the block are
-   added to `sums` (d), which are thus no less than the sums of squares about the means after it. */
-static int may_change_prior(const LeastSquares *s, const double *x, double u, double *sums)
+ptrdiff_t ls_rows_with_prior(const LeastSquares *s, ptrdiff_t n, const double *X,
+                             const double *weights, const double *fades, double *sums)
 {
-    const double ridge = ridge_of(s);
-    int may = s->head[PRIOR] > 0.0;
-    for (ptrdiff_t j = 0; j < s->d; j++) {
-        const double a = (x[j] - s->means[j]) - s->rests[j], prior = s->prior[j];
-        sums[j] += u * a * a;
-        may |= prior >= 0.0 && UNIT * sums[j] > fmax(RAISED * prior, ridge);
+    const double *v = s->head, ridge = ridge_of(s);
+    double log = 0.0;
+    int may = v[PRIOR] > 0.0;
+    memcpy(sums, s->sums, s->d * sizeof *sums);
+    for (ptrdiff_t r = 0; r < n; r++) {
+        log += !r ? 0.0 : fades ? fades[r] : v[FACTOR];
+        may |= r && !has(v, HELD) && v[ROWS] + r >= v[ATTEMPT];
+        /* about the means before the rows, and thus no less than about those after them */
+        const double u = (weights ? weights[r] : 1.0) * exp2(-log), *x = X + r * s->d;
+        for (ptrdiff_t j = 0; j < s->d; j++) {
+            const double a = (x[j] - s->means[j]) - s->rests[j], prior = s->prior[j];
+            sums[j] += u * a * a;
+            may |= prior >= 0.0 && UNIT * sums[j] > fmax(RAISED * prior, ridge);
+        }
+        if (may)
+            return r ? r : 1;
     }
-    return may;
+    return n;
 }
 
 /* Adapt the prior to a row of weight u, before it is learned. */
@@ -415,25 +424,25 @@ static void adapt_prior(LeastSquares *s, const double *x, double u, Prediction *
     }
 }
 
-/* Remove the prior of UNITS, if each D keeps half of its value. */
-static void remove_prior(LeastSquares *s, Prediction *p, double *row)
+void ls_remove_prior(LeastSquares *s, double *row)
 {
     const size_t size = (s->w + s->d * s->c - s->head) * sizeof *s->head;
-    double *copy = malloc(size), clear = CLEAR * ridge_of(s);
-    int good = copy != NULL;
-    if (!good)
-        return; /* at a later row */
-    predict_before(s, p, row);
+    double *copy, clear = CLEAR * ridge_of(s);
+    if (!has(s->head, UNITS) || has(s->head, HELD) || !is_unsettled(s) || !(copy = malloc(size)))
+        return; /* without memory, at a later row */
     memcpy(copy, s->head, size);
     for (ptrdiff_t j = 0; j < s->d; j++)
         if (s->prior[j] > 0.0)
             ls_add_prior(s, j, -s->prior[j], row);
+    int good = 1, clearly = clear > 0.0;
     for (ptrdiff_t j = 0; j < s->d; j++) {
         const double D = s->T[j * (s->stride + 1)];
         good &= D >= 0.5 * copy[HEAD + j * (s->stride + 1)];
-        if (s->prior[j] > 0.0 || (s->prior[j] == 0.0 && clear > 0.0 && D > clear))
-            s->prior[j] = -1.0;
+        clearly &= D > clear || s->sums[j] <= clear;
     }
+    for (ptrdiff_t j = 0; j < s->d && good; j++)
+        if (s->prior[j] > 0.0 || (s->prior[j] == 0.0 && clearly && s->sums[j] > clear))
+            s->prior[j] = -1.0;
     if (!good)
         memcpy(s->head, copy, size);
     free(copy);
@@ -447,14 +456,16 @@ int ls_prepare(LeastSquares *s, const double *x, double log, double weight, doub
 {
     Prediction p = {x, work + PANEL * (s->stride + 1), 0};
     fade(s, log, weight, &p, work);
-    const int alone = is_unsettled(s);
-    if (alone) {
-        if (has(s->head, UNITS) && !has(s->head, HELD) && s->head[ROWS] >= s->head[ATTEMPT])
-            remove_prior(s, &p, work);
+    const int unsettled = is_unsettled(s);
+    if (unsettled) {
+        if (has(s->head, UNITS) && !has(s->head, HELD) && s->head[ROWS] >= s->head[ATTEMPT]) {
+            predict_before(s, &p, work);
+            ls_remove_prior(s, work);
+        }
         adapt_prior(s, x, weight, &p, work);
     }
     *scores = p.done ? p.scores : NULL;
-    return alone;
+    return unsettled;
 }
 
 void ls_set_errors(const LeastSquares *s, const double *y, const double *scores, double *errors)
@@ -570,27 +581,24 @@ int ls_learn_rows(double *vector, ptrdiff_t n, const double *X, const double *Y,
     if (!block)
         return 0;
     work = block + rows * s.stride;
-    double *sums = work + ls_work_size(&s);
     for (ptrdiff_t i = 0, m; i < n; i += m) {
         double log = 0.0, u = 1.0; /* the fade within these rows */
         const double now = fades ? fades[i] : v[FACTOR];
         const double *scores, *x = X + i * d, *y = Y + i * c;
         const double weight = weights ? weights[i] : 1.0;
         const int unsettled = ls_prepare(&s, x, now, weight, work, &scores);
-        if (unsettled)
-            memcpy(sums, s.sums, d * sizeof *sums);
-        const int alone = unsettled && may_change_prior(&s, x, weight, sums);
-        for (m = 1; !alone && i + m < n && m < CHUNK; m++) {
+        for (m = 1; i + m < n && m < CHUNK; m++) {
             const double next = fades ? fades[i + m] : v[FACTOR];
             if (next < SUDDEN || log + next < DEEPEST || v[DUE] + log + next <= due)
                 break;
             log += next;
-            if (unsettled && ((!has(v, HELD) && v[ROWS] + m >= v[ATTEMPT]) ||
-                              may_change_prior(&s, x + m * d,
-                                               (weights ? weights[i + m] : 1.0) * exp2(-log), sums))) {
-                log -= next;
-                break;
-            }
+        }
+        if (unsettled) {
+            m = ls_rows_with_prior(&s, m, x, weights ? weights + i : NULL,
+                                   fades ? fades + i : NULL, work + ls_work_size(&s));
+            log = 0.0;
+            for (ptrdiff_t r = 1; r < m; r++)
+                log += fades ? fades[i + r] : v[FACTOR];
         }
         for (ptrdiff_t r = m - 1; r >= 0; r--) { /* in units of the last row, so that none grows */
             q[r] = weights ? weights[i + r] * u : u;

@@ -117,12 +117,17 @@ int ls_learn_rows(double *vector, ptrdiff_t n, const double *X, const double *Y,
 double *ls_room(ptrdiff_t size, double **memory);
 /* Work space for changes of the past, in doubles. */
 ptrdiff_t ls_work_size(const LeastSquares *s);
-/* Fade the past before a row of this weight, and adapt the prior to the row; returns whether a
-   row may still change the prior. `scores` are those of the row before, in the work space, or NULL if its errors
-   are those of the rotations; `ls_set_errors` then computes its errors. */
+/* Fade the past before a row of this weight, and adapt the prior to the row; returns whether a row
+   may still change the prior. `scores` are those of the row before, in the work space, or NULL if
+   its errors are those of the rotations; `ls_set_errors` then computes its errors. */
 int ls_prepare(LeastSquares *s, const double *x, double log, double weight, double *work,
                const double **scores);
 void ls_set_errors(const LeastSquares *s, const double *y, const double *scores, double *errors);
+/* How many of n rows, at least one, have the prior of the first; `sums` has room for d numbers. */
+ptrdiff_t ls_rows_with_prior(const LeastSquares *s, ptrdiff_t n, const double *X,
+                             const double *weights, const double *fades, double *sums);
+/* Remove the prior of UNITS, if each D keeps half of its value. */
+void ls_remove_prior(LeastSquares *s, double *work);
 /* Add a pseudo-row e_j of weight q whose target is the initial weight. */
 void ls_add_prior(LeastSquares *s, ptrdiff_t j, double q, double *work);
 /* Write n rows to `block` (stride each), less the means before each, which are then moved by its

@@ -97,7 +97,9 @@ static int rebuild(double *vector, Window *w, double *work)
         before = row[d + c + 1];
     }
     const int good = ls_learn_rows(vector, n, X, Y, weights, fades, errors);
+    LeastSquares s = ls_of(vector);
     vector[ROWS] = rows;
+    ls_remove_prior(&s, work);
     memset(w->peak, 0, d * sizeof *w->peak);
     w->extra[GONE] = 0.0;
     w->extra[SHADOWED] = -1.0;
@@ -131,8 +133,10 @@ static int follow(double *vector, Window *w, ptrdiff_t n, const double *X, const
         if (extra[SHADOWED] < extra[STORED])
             return good;
         if (extra[SHADOWED] == extra[STORED]) { /* otherwise rows of the shadow have left */
+            LeastSquares s = ls_of(vector);
             w->shadow[ROWS] = vector[ROWS];
             memcpy(vector, w->shadow, w->size * sizeof *vector);
+            ls_remove_prior(&s, work);
             memset(w->peak, 0, (size_t)vector[FEATURES] * sizeof *w->peak);
             extra[GONE] = 0.0;
         }
@@ -224,10 +228,12 @@ int window_learn(double *vector, ptrdiff_t n, const double *X, const double *Y,
         const double now = fades ? fades[i] : vector[FACTOR];
         const double *scores;
         double gone;
-        const int alone = ls_prepare(&s, x, now, own ? *own : 1.0, work, &scores) || fading;
+        const int unsettled = ls_prepare(&s, x, now, own ? *own : 1.0, work, &scores);
         if (s.prior && vector[PRIOR] > 0.0)
             share_prior(vector, &w, work);
-        m = alone ? 1 : n - i < limit ? n - i : limit;
+        m = fading ? 1 : n - i < limit ? n - i : limit;
+        if (unsettled) /* rows that leave raise no prior */
+            m = ls_rows_with_prior(&s, m, x, own, NULL, copy);
         m = count_together(&w, m, leaving ? leaving + i : NULL, leave, &gone);
         if (m > 1) {
             memcpy(copy, vector, w.size * sizeof *copy);

@@ -20,7 +20,7 @@ objective
     of the weighted size of y. Only for rules that minimise (1). Every backward stable method
     attains the least objective, whatever the condition number; but with a ridge below 1e-15 of a
     column's sum of squares it is compared only where the scaled condition number of (1) is less
-    than 1e7: such a ridge resolves columns to 1e-8 of their lengths until they are determined,
+    than 1e7: such a ridge resolves columns to 3e-8 of their lengths until they are determined,
     which predicts better than exact interpolation;
 prediction
     the root mean square error on the next rows is more than 1.5 times that of batch at more than

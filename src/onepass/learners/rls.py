@@ -556,7 +556,10 @@ class LeastSquares:
             return "whose prior stores the size of its first row; use prior=0 and a ridge"
         parts = Parts(self.state_)
         if parts.flags & Flag.UNITS and (parts.prior[: parts.d] > 0.0).any():
-            return "whose prior depends on single rows until all weights are known; use a ridge"
+            return (
+                "whose least prior depends on single rows, since the rows do not determine all "
+                "weights; use a larger ridge, such as ridge=1e-6"
+            )
         return ""
 
     def _unmergeable(self) -> str:
@@ -686,7 +689,8 @@ class RLSRegressor(LeastSquares, Regressor):
         Penalty Π >= 0 in ``ridge`` · ‖w − w₀‖² on the coefficients, in units of a squared feature;
         or a symmetric positive semidefinite matrix. 0 is ordinary least squares; while the rows do
         not determine the solution, it has about the least norm in units of the lengths of the
-        columns, also with a ridge below 1e-15 times their squares. The intercept is not penalised.
+        columns, also with a ridge below 1e-15 times their squares. Directions in which columns
+        differ by less than 3e-8 of their lengths are not resolved. The intercept is not penalised.
         Scale features that are smaller than 1e-6.
     forgetting : float, forgetting rule or str, default=1.0
         A float is the forgetting factor λ in (0, 1]: a row k rows ago has weight λᵏ; 1 means no

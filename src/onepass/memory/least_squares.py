@@ -88,7 +88,7 @@ __all__ = [
     "without_weights",
 ]
 
-_DETERMINED = 1e4  # D relative to the prior of ridge 0 of a weight that rows determine
+_DETERMINED = 1e4  # D relative to the least prior, of a weight that rows determine
 
 # -- starting and changing the sizes ---------------------------------------------------------------
 
@@ -198,6 +198,7 @@ def _copied(
     if d > old.d:
         added = np.arange(old.d, d)
         new.T[added, added] = new.sums[added] = _ridge_of_new(new, added)
+        head[Slot.ATTEMPT] = copy[Slot.ATTEMPT] = head[Slot.ROWS] + 2 * d
     return copy
 
 
@@ -680,6 +681,7 @@ def _join_priors(vector: Floats, b: Parts, at: Positions) -> None:
         removed = (own < 0.0) & (other < 0.0)
         both = np.maximum(own, 0.0) + np.maximum(other, 0.0)
         a.prior[at.features] = np.where(removed, -1.0, both)
+        plain.remove_prior(a)
 
 
 def _rotated(vector: Floats, rows: Floats, weights: Floats) -> bool:

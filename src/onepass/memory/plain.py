@@ -223,23 +223,39 @@ def _visit(parts: Parts, panel: int) -> None:
     parts.visited[panel] = head[Slot.FADED]
 
 
+def _ridge(parts: Parts) -> float:
+    """The present penalty of each weight."""
+    by = 1.0 if len(parts.visited) else 2.0 ** float(parts.head[Slot.FADED])
+    return float(parts.head[Slot.RIDGE]) * by
+
+
+def remove_prior(parts: Parts) -> None:
+    """Remove the prior of UNITS, if each D keeps half of its value."""
+    head, d, prior = parts.head, parts.d, parts.prior[: parts.d]
+    if not parts.flags & Flag.UNITS or parts.flags & Flag.HELD or (prior < 0.0).all():
+        return
+    state = (head, parts.T, parts.sums, parts.squares)
+    copies, clear = [part.copy() for part in state], CLEAR * _ridge(parts)
+    for j in np.flatnonzero(prior > 0.0).tolist():
+        _add_prior(parts, j, -prior[j])
+    D = np.diagonal(parts.T)
+    if (np.diagonal(copies[1]) * 0.5 <= D).all():
+        used = parts.sums[:d] > clear
+        clearly = clear > 0.0 and (clear < D[used]).all()
+        prior[(prior > 0.0) | (prior == 0.0) & used & clearly] = -1.0
+    else:
+        for part, copy in zip(state, copies, strict=True):
+            part[:] = copy
+    head[Slot.ATTEMPT] = 2.0 * max(head[Slot.ROWS], head[Slot.ATTEMPT])
+
+
 def _adapt_prior(parts: Parts, x: Floats, u: float) -> None:
     """Remove the prior of UNITS if it is time, or adapt it to a row of weight u."""
     head, d, prior = parts.head, parts.d, parts.prior
     mass, level = head[Slot.MASS], head[Slot.PRIOR]
-    ridge = head[Slot.RIDGE] * (1.0 if len(parts.visited) else np.exp2(head[Slot.FADED]))
-    if level == 0.0 and not parts.flags & Flag.HELD and head[Slot.ROWS] >= head[Slot.ATTEMPT]:
-        state = (head, parts.T, parts.sums, parts.squares)
-        copies = [part.copy() for part in state]
-        for j in range(d):
-            _add_prior(parts, j, -max(prior[j], 0.0))
-        if (np.diagonal(parts.T) >= 0.5 * np.diagonal(copies[1])).all():
-            determined = (ridge > 0.0) & (np.diagonal(parts.T) > CLEAR * ridge)
-            prior[:d][(prior[:d] > 0.0) | (prior[:d] == 0.0) & determined] = -1.0
-        else:
-            for part, copy in zip(state, copies, strict=True):
-                part[:] = copy
-        head[Slot.ATTEMPT] = 2.0 * max(head[Slot.ROWS], head[Slot.ATTEMPT])
+    if head[Slot.ROWS] >= head[Slot.ATTEMPT]:
+        remove_prior(parts)
+    ridge = _ridge(parts)
     h = u * (mass / (mass + u)) if parts.free else u
     squares = ((x - parts.means[:d]) - parts.rests[:d]) ** 2
     for j, square in enumerate(squares if mass > 0.0 or not parts.free else ()):
@@ -278,5 +294,6 @@ def _learn_window(
                 _add_prior(parts, j, parts.prior[j])
             _learn_rows(parts, rows[:, :d], rows[:, d:-2], rows[:, -2], logs)
             parts.head[slots] = values
+            remove_prior(parts)
             window.peak[:] = head[WindowSlot.GONE] = 0.0
     return errors
