@@ -139,7 +139,7 @@ def test_fitted_steps_of_a_pipeline_are_not_sent() -> None:
 
 def test_few_rows_without_ridge_are_refused() -> None:
     X, y = data()
-    with pytest.raises(MergeError, match=r"single rows .* use a larger ridge"):
+    with pytest.raises(MergeError, match=r"single rows.* use a larger ridge"):
         federated.summary(op.RLSRegressor(ridge=0.0).fit(X[:3], y[:3]))
 
 
