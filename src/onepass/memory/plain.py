@@ -29,7 +29,7 @@ from onepass.memory.vector import (
 )
 from onepass.types import Floats
 
-__all__ = ["learn", "rescale", "rotate", "solve", "weigh"]
+__all__ = ["learn", "remove_prior", "rescale", "rotate", "solve", "weigh"]
 
 # Equal to the constants of native/core: least_squares.h and .c; mixture.c in the last line.
 TINY = 1e-307  # a smaller D counts as 0: its inverse may overflow
