@@ -134,8 +134,7 @@ def _options(name: str, options: dict[str, Any]) -> dict[str, Any]:
         raise CycloptsError(msg=f"reproduce: {name} does not accept --{unknown[0]}. Omit it.")
     for option, names in OPTION_CHOICES[name]().items() if name in OPTION_CHOICES else ():
         for each in given.get(option, ()):
-            former = [n.lower() for n in names] if name == "continual" else []
-            if each not in [*names, *former]:
+            if each not in names:
                 raise CycloptsError(
                     msg=f"reproduce: --{option} must be any of {', '.join(names)}, got "
                     f"{each!r}.{did_you_mean(each, names) or ' Check the spelling.'}"

@@ -33,7 +33,6 @@ from onepass.evaluate.continual_run import (
 )
 from onepass.evaluate.report import FORMAT, from_fields, infinities_as_text, parse_json
 from onepass.parallel import run_parallel
-from onepass.serialization import former
 from onepass.serialization.atomic import atomic_write, write_errors
 
 __all__ = ["Job", "RunFolder", "Setting", "model_settings", "results"]
@@ -221,13 +220,6 @@ class RunFolder:
                 f"{_WHERE}: {path} must be a stored run, got {type(error).__name__}: {error}. "
                 "Delete the file to repeat the run."
             ) from error
-        names = {key: re.split(r"__|\.", key)[-1] for key in settings}
-        before = {k: former.ADDED[n] for k, n in names.items() if n in former.ADDED} | before
-        before |= {
-            key: "None"
-            for key, name in names.items()
-            if settings[key] == "None" and before.get(key) == str(former.DEFAULTS.get(name))
-        }
         changed = [key for key in {**before, **settings} if before.get(key) != settings.get(key)]
         if changed:
             found = "; ".join(
@@ -265,11 +257,11 @@ class RunFolder:
 
 
 def _parsed(tree: dict[str, Any], of: tuple[str, int]) -> tuple[dict[str, Any], Run]:
-    run = from_fields(former.continual_run(tree["run"]), Run)
+    run = from_fields(tree["run"], Run)
     run.check()
     if (run.model, run.seed) != of:
         raise ValueError(f"a run of {run.model!r} with seed {run.seed}")
-    return former.current_paths(tree["settings"]), run
+    return tree["settings"], run
 
 
 def _short(value: object) -> str:

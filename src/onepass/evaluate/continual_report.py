@@ -34,7 +34,6 @@ from onepass.evaluate.tables import (
     plus_minus,
     to_csv,
 )
-from onepass.serialization import former
 
 __all__ = ["SCENARIOS", "ContinualReport"]
 
@@ -187,9 +186,7 @@ class ContinualReport(BaseReport):
         SourceError
             If the file does not exist, or is not a report.
         """
-        return read_json(
-            source, cls, "ContinualReport.from_json", cls._check, former.continual_report
-        )
+        return read_json(source, cls, "ContinualReport.from_json", cls._check)
 
     def to_frame(
         self,

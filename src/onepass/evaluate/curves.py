@@ -18,7 +18,6 @@ import numpy as np
 from onepass.evaluate.blocks import Block
 from onepass.evaluate.metrics import Metric, ProbabilityMetric
 from onepass.evaluate.metrics.probability import fields_of, with_fields
-from onepass.serialization import former
 from onepass.serialization.archive import damaged
 from onepass.serialization.codec import Role, from_state, register, state_dict
 from onepass.types import Array
@@ -261,15 +260,10 @@ class RollingMetrics:
         CheckpointError
             If the state has other metrics, or is damaged.
         """
-        metric_classes = self.metric_classes
-        try:
-            state = former.tally(state, self.state())
-        except (LookupError, TypeError, AttributeError, ValueError) as error:
-            raise damaged(place, "it contains no metrics") from error
         found = from_state(state, place)
         if not (
             type(found) is RollingMetrics
-            and (found.metric_classes, found.window) == (metric_classes, self.window)
+            and (found.metric_classes, found.window) == (self.metric_classes, self.window)
         ):
             raise damaged(place, "it has other metrics than those of the run")
         vars(self).update(vars(found))

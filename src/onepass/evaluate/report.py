@@ -131,7 +131,6 @@ def read_json(
     kind: type[_Kind],
     where: str,
     check: Callable[[_Kind], None] | None = None,
-    convert: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
 ) -> _Kind:
     """Read a report that ``to_json`` has written.
 
@@ -145,8 +144,6 @@ def read_json(
         The public call, for messages.
     check : callable, optional
         Raises an error if the report is inconsistent.
-    convert : callable, optional
-        Replaces former names of fields in the parsed JSON.
 
     Raises
     ------
@@ -156,7 +153,7 @@ def read_json(
     given = isinstance(source, str) and source.lstrip().startswith("{")
     try:
         text = str(source) if given else Path(source).read_text(encoding="utf-8")
-        report = from_fields(convert(parse_json(text)), kind)
+        report = from_fields(parse_json(text), kind)
         if check is not None:
             check(report)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -7,7 +7,6 @@ previous file remains. It also contains the settings and a fingerprint of the so
 differ, the run is not resumed, and the error lists the differences.
 """
 
-import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,10 +22,10 @@ from onepass.errors import CheckpointError, CheckpointWarning
 from onepass.evaluate.blocks import Block, blocks
 from onepass.evaluate.run import PrequentialRun
 from onepass.linalg.interrupt import Interrupt
-from onepass.serialization import archive, former
+from onepass.serialization import archive
 from onepass.serialization.archive import damaged
 from onepass.serialization.atomic import file_identity
-from onepass.serialization.codec import MARK, class_registry, state_dict
+from onepass.serialization.codec import MARK, state_dict
 from onepass.stream.stream import setting_differences
 from onepass.types import Array
 
@@ -66,24 +65,14 @@ def differences(then: Any, now: Any, path: tuple[str, ...] = ()) -> Iterator[str
             if name not in now:
                 yield f"{_dotted((*inner, name))} was {_short(then[name])} and is missing"
             elif name not in then:
-                if not _is_default(now, name):  # else an argument that the class did not have
-                    yield f"{_dotted((*inner, name))} is new: {_short(now[name])}"
+                yield f"{_dotted((*inner, name))} is new: {_short(now[name])}"
             else:
                 yield from differences(then[name], now[name], (*inner, name))
     elif _are_lists(then, now) and any(type(part) is dict for part in then):
         for i, (a, b) in enumerate(zip(then, now, strict=True)):
             yield from differences(a, b, (*path, str(i)))
-    elif not _equal(then, now) and not (
-        now is None and path and _equal(then, former.DEFAULTS.get(path[-1]))
-    ):
+    elif not _equal(then, now):
         yield f"{_dotted(path)} was {_short(then)} and is {_short(now)}"
-
-
-def _is_default(encoded: dict[str, object], name: str) -> bool:
-    """Return whether an argument of an encoded object has its default."""
-    entry = class_registry().get(str(encoded.get(MARK)))
-    parameters = inspect.signature(entry.cls).parameters if entry else {}
-    return name in parameters and _equal(parameters[name].default, encoded[name])
 
 
 def _names(then: dict[str, object], now: dict[str, object]) -> list[str]:
@@ -183,7 +172,7 @@ def _progress_in(tree: Any, place: str) -> RunProgress:
         found = RunProgress(
             source=tree["source"]["name"],
             position=tree["source"]["rows"],
-            rows=tree["course"]["ledger"]["rows"],
+            rows=tree["run"]["history"]["rows"],
             resumed=list(tree["resumed"]),
             finished=tree["finished"],
         )
@@ -292,7 +281,7 @@ class Checkpoint:
             found = list(differences(self._tree["settings"], self._settings))
             if found:
                 raise self._mismatch("settings", found)
-            run.restore(self._tree["course"], self.place)
+            run.restore(self._tree["run"], self.place)
             if self._tree.get("drift") and run.monitor is None:
                 warnings.warn(
                     f"{self._where}: the run had drift detectors until row {run.history.rows:,}, "
@@ -346,7 +335,7 @@ class Checkpoint:
             "resumed": self.resumed,
             "finished": finished,
             "drift": run.monitor is not None,
-            "course": run.state(self.place),
+            "run": run.state(self.place),
         }
         try:
             archive.write(self.place, tree, kind=_KIND)

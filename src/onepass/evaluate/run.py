@@ -22,7 +22,6 @@ from onepass.evaluate.metrics.probability import fields_of
 from onepass.evaluate.report import Report
 from onepass.evaluate.score import Score
 from onepass.learners.estimator.classifier import classes_of, prequential_probabilities
-from onepass.serialization import former
 from onepass.serialization.archive import damaged
 from onepass.serialization.codec import from_state, state_dict
 from onepass.serialization.state import forget, learned
@@ -262,11 +261,10 @@ class PrequentialRun:
         state = {
             "models": self.models,
             "seconds": self._seconds,
-            "ledger": self.history,
-            "room": None,
+            "history": self.history,
+            "last": delayed and delayed.last,
+            "pending": delayed and delayed.pending,
         }
-        if delayed is not None:
-            state["room"] = {"last": delayed.last, "waiting": delayed.pending}
         found: dict[str, Any] = state_dict(state, place)
         return found
 
@@ -285,25 +283,23 @@ class PrequentialRun:
         CheckpointError
             If the state has other models or metrics, or is damaged. The run is unchanged.
         """
-        classes = {name: type(model).__name__ for name, model in self.models.items()}
         try:
-            state = former.course(state, classes, state_dict(self.history, place))
-            saved = state.pop("models")
+            saved = state["models"]
             models = {name: _decoded(m, saved[name], place) for name, m in self.models.items()}
-            found = from_state(state, place)
-            seconds = {name: float(found["seconds"][name]) for name in self.models}
-            delayed = {"last": None, "waiting": None} | (found["room"] or {})
-            if saved.keys() != classes.keys() or not self.history.is_like(found["ledger"]):
+            rest = from_state({k: v for k, v in state.items() if k != "models"}, place)
+            seconds = {name: float(rest["seconds"][name]) for name in self.models}
+            if saved.keys() != self.models.keys() or not self.history.is_like(rest["history"]):
                 raise damaged(place, "it has other models or metrics")
-            if type(delayed["waiting"]) not in {PendingRows, type(None)}:
+            last, pending = rest["last"], rest["pending"]
+            if type(pending) not in {PendingRows, type(None)}:
                 raise damaged(place, "the pending rows are damaged")
         except CheckpointError:
             raise
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise damaged(place, f"it does not contain a complete run: {error!r}") from error
-        self._seconds, self.history = seconds, found["ledger"]
+        self._seconds, self.history = seconds, rest["history"]
         if self.delayed is not None:
-            self.delayed.last, self.delayed.pending = delayed["last"], delayed["waiting"]
+            self.delayed.last, self.delayed.pending = last, pending
         for name, model in self.models.items():
             _copy_learned(model, models[name])
 

@@ -23,8 +23,6 @@ __all__ = ["CYCLES", "Column", "Date", "Hashed", "NewOutput", "Number", "Text"]
 NewOutput: TypeAlias = tuple[int, str]
 """The row of the block that adds an output column, and the suffix of its name."""
 
-_OTHER = " (other)"  # labels of categories begin with "=", so no category has this label
-
 
 @dataclass(frozen=True, slots=True)
 class Column(ABC):
@@ -106,93 +104,6 @@ class Number(Column):
 
 
 @dataclass(frozen=True, slots=True)
-class Text(Column):
-    """One-hot encoding of text; missing and unknown texts are 0 in all columns.
-
-    The first ``limit`` categories, in order of appearance, have one column each. All further
-    categories are encoded by ``others`` or, in states of former files, share the column ``at``.
-    """
-
-    code: ClassVar[str] = "O"
-    kind: ClassVar[str] = "text"
-
-    limit: int = 1
-    places: dict[str, int] = field(default_factory=dict)
-    others: "Hashed | None" = None
-
-    @property
-    def outputs(self) -> list[int]:
-        """Positions of the columns of categories, and of the shared columns."""
-        shared = [] if self.others is None else self.others.outputs
-        return [*self.places.values(), *([self.at] if self.at >= 0 else []), *shared]
-
-    @property
-    def exceeds_limit(self) -> bool:
-        """Whether some categories have no output column of their own."""
-        return len(self.outputs) > min(len(self.places), self.limit)
-
-    def without_outputs(self, since: int) -> Self:
-        """Return a copy without categories."""
-        return replace(self, at=-1, since=since, places={})
-
-    def new_outputs(self, values: Array) -> list[NewOutput]:
-        """Return one column per new category within the limit, and those of further categories."""
-        if len(self.outputs) > len(self.places):
-            return []
-        listed = values.tolist()
-        fresh = set(listed).difference(self.places, (None,))
-        found: list[NewOutput] = []
-        for i, value in enumerate(listed if fresh else ()):
-            if value not in fresh:
-                continue
-            if len(self.places) + len(found) == self.limit:
-                shared = [_OTHER] if self.others is None else self.others.labels
-                return [*found, *((i, label) for label in shared)]
-            fresh.discard(value)
-            found.append((i, f"={value}"))
-            if not fresh:
-                break
-        return found
-
-    def with_outputs(self, places: dict[str, int]) -> Self:
-        """Return a copy with the positions of new categories and of the shared columns."""
-        new = {label[1:]: at for label, at in places.items() if label.startswith("=")}
-        shared, others = {k: at for k, at in places.items() if k[1:] not in new}, self.others
-        if shared and others is not None:
-            others = others.with_outputs(shared)
-        at = places.get(_OTHER, self.at)
-        return replace(self, at=at, places=self.places | new, others=others)
-
-    def encode_rows(self, values: Array | None, out: Floats) -> None:
-        """Write 1 into the column of the category of each row."""
-        if values is None:
-            return
-        get, other = self.places.get, self.at
-        positions = np.array(
-            [-1 if v is None else get(v, other) for v in values.tolist()], dtype=np.intp
-        )
-        rows = np.flatnonzero(positions >= 0)
-        out[rows, positions[rows]] = 1.0
-        if self.others is not None and self.others.at >= 0 and len(rows) < len(values):
-            rows = np.flatnonzero(positions < 0)
-            rest = np.zeros((len(rows), out.shape[1]))
-            self.others.encode_rows(values[rows], rest)
-            out[rows] += rest
-
-    def encode_value(self, value: object, row: Floats) -> bool:
-        """Encode a text that has a column, or None."""
-        if value is None:
-            return True
-        at = self.places.get(value, self.at) if type(value) is str else -1
-        if at >= 0:
-            row[at] = 1.0
-            return True
-        return (
-            self.others is not None and self.others.at >= 0 and self.others.encode_value(value, row)
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Hashed(Column):
     """Hash encoding: +1 or -1 in one of ``size`` columns, chosen by the hash of the text."""
 
@@ -248,6 +159,85 @@ class Hashed(Column):
         digest = blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest()
         number = int.from_bytes(digest, "little")
         return self.at + (number >> 1) % self.size, 1.0 if number & 1 else -1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Text(Column):
+    """One-hot encoding of text; missing and unknown texts are 0 in all columns.
+
+    The first ``limit`` categories, in order of appearance, have one column each. All further
+    categories are encoded by ``others``.
+    """
+
+    code: ClassVar[str] = "O"
+    kind: ClassVar[str] = "text"
+
+    limit: int = 1
+    places: dict[str, int] = field(default_factory=dict)
+    others: Hashed = field(default_factory=Hashed)
+
+    @property
+    def outputs(self) -> list[int]:
+        """Positions of the columns of categories, and of the shared columns."""
+        return [*self.places.values(), *self.others.outputs]
+
+    @property
+    def exceeds_limit(self) -> bool:
+        """Whether some categories have no output column of their own."""
+        return len(self.outputs) > min(len(self.places), self.limit)
+
+    def without_outputs(self, since: int) -> Self:
+        """Return a copy without categories."""
+        return replace(self, at=-1, since=since, places={})
+
+    def new_outputs(self, values: Array) -> list[NewOutput]:
+        """Return one column per new category within the limit, and those of further categories."""
+        if len(self.outputs) > len(self.places):
+            return []
+        listed = values.tolist()
+        fresh = set(listed).difference(self.places, (None,))
+        found: list[NewOutput] = []
+        for i, value in enumerate(listed if fresh else ()):
+            if value not in fresh:
+                continue
+            if len(self.places) + len(found) == self.limit:
+                return [*found, *((i, label) for label in self.others.labels)]
+            fresh.discard(value)
+            found.append((i, f"={value}"))
+            if not fresh:
+                break
+        return found
+
+    def with_outputs(self, places: dict[str, int]) -> Self:
+        """Return a copy with the positions of new categories and of the shared columns."""
+        new = {label[1:]: at for label, at in places.items() if label.startswith("=")}
+        shared, others = {k: at for k, at in places.items() if k[1:] not in new}, self.others
+        if shared:
+            others = others.with_outputs(shared)
+        return replace(self, places=self.places | new, others=others)
+
+    def encode_rows(self, values: Array | None, out: Floats) -> None:
+        """Write 1 into the column of the category of each row."""
+        if values is None:
+            return
+        positions = np.array([self.places.get(v, -1) for v in values.tolist()], dtype=np.intp)
+        rows = np.flatnonzero(positions >= 0)
+        out[rows, positions[rows]] = 1.0
+        if self.others.at >= 0 and len(rows) < len(values):
+            rows = np.flatnonzero(positions < 0)
+            rest = np.zeros((len(rows), out.shape[1]))
+            self.others.encode_rows(values[rows], rest)
+            out[rows] += rest
+
+    def encode_value(self, value: object, row: Floats) -> bool:
+        """Encode a text that has a column, or None."""
+        if value is None:
+            return True
+        at = self.places.get(value, -1) if type(value) is str else -1
+        if at >= 0:
+            row[at] = 1.0
+            return True
+        return self.others.at >= 0 and self.others.encode_value(value, row)
 
 
 CYCLES = ("hour", "weekday", "month", "yearday")

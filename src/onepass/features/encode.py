@@ -605,7 +605,7 @@ class Encode(Transformer):
     def _warn_of_categories(self, before: int) -> None:
         """Warn of columns whose categories exceed the limit since there were ``before`` outputs."""
         for name, column in self.columns_.items():
-            if isinstance(column, Text) and column.others and column.others.at >= before:
+            if isinstance(column, Text) and column.others.at >= before:
                 warnings.warn(
                     f"Encode: column {name!r} has more than {column.limit:,} categories: all "
                     f"further ones share {column.others.size} hashed columns. Drop the column if "

@@ -66,7 +66,7 @@ class BaseSGD(Linear):
     l2: float
     fit_intercept: bool
     steps_: Any = RowCounter()
-    statistics_: Any = StateAttribute(np.zeros((0, 0)))  # not in former files
+    statistics_: Any = StateAttribute()
 
     def _start(self, d: int, c: int) -> None:
         rule = self._check_parameters()[1]

@@ -30,7 +30,7 @@ from torch import Tensor
 from onepass.errors import CheckpointError, ParameterError, TypeMismatchError
 from onepass.nn import parts
 from onepass.nn.selection import find_nonfinite
-from onepass.serialization import archive, former
+from onepass.serialization import archive
 from onepass.serialization.archive import damaged
 from onepass.serialization.codec import MARK, from_state, register_value, state_dict
 
@@ -75,9 +75,9 @@ def tensors_of(memory: object, where: str) -> dict[str, Any]:
 
 
 def from_tensors(state: Any, device: torch.device, where: str) -> Any:
-    """Decode a memory encoded by ``tensors_of`` or a former version, onto a device."""
+    """Decode a memory encoded by ``tensors_of``, onto a device."""
     if not isinstance(state, Mapping) or set(state) != {"tree", "tensors"}:
-        return from_state(former.memory(state, device), where)
+        raise damaged(where, "it does not contain a memory")
     arrays = {name: each.cpu().numpy() for name, each in state["tensors"].items()}
     return from_state(archive.join(state["tree"], arrays, where), where, device=device)
 
@@ -85,8 +85,6 @@ def from_tensors(state: Any, device: torch.device, where: str) -> Any:
 KIND = "network"
 """Kind of the archive."""
 
-# missing in files of former versions
-_OPTIONAL = {"shape", "linear", "network.columns", "shared", "curvature", "calibration"}
 _TYPES = {"learner": str, "arguments": dict, "names": list, "module": dict, "learned": dict}
 
 
@@ -224,11 +222,7 @@ def load(
     _fill_columns(tree["learned"], saved, learner, where)
     device = getattr(learner, "memory_device", None) or learner.network.device
     learned = from_state(tree["learned"], where, device=device)
-    renamed = former.ATTRIBUTES.get(cls.__name__, {})
-    learned = {renamed.get(name, name): value for name, value in learned.items()}
-    expected = {_plain(name) for name in learner.state_attributes}
-    learned = dict.fromkeys(_OPTIONAL & expected) | learned
-    if set(learned) != expected:
+    if set(learned) != {_plain(name) for name in learner.state_attributes}:
         raise damaged(where, f"the state does not match {cls.__name__}")
     _restore_state(learner, learned, where)
     with torch.no_grad():

@@ -57,7 +57,6 @@ from onepass.types import Array
 __all__ = [
     "DEPTH",
     "FORMAT",
-    "FORMATS",
     "Contents",
     "contents",
     "damaged",
@@ -337,8 +336,6 @@ def _of(kind: type, value: object) -> Any:
 
 FORMAT = 1
 """Version of the format that is written, and the newest that can be read."""
-FORMATS = {"run": 2}
-"""Kind of file -> format version, for kinds that are versioned separately."""
 
 _LARGEST_HEADER = 100_000_000  # bytes; the limit of safetensors
 _NO_DIGEST = "0" * 64
@@ -433,7 +430,7 @@ def to_safetensors(tree: object, kind: str, where: str) -> tuple[dict[str, str],
     encoded, arrays = split(tree, where)
     record = {
         "sha256": _NO_DIGEST,
-        "format": FORMATS.get(kind, FORMAT),
+        "format": FORMAT,
         "version": _version(),
         "kind": kind,
     }
@@ -521,10 +518,9 @@ def _record(header: bytes, where: str) -> dict[str, Any]:
     record = _json(inner["onepass"], where)
     if type(record) is not dict or type(record.get("format")) is not int:
         raise damaged(where, "its format version is missing")
-    newest = FORMATS.get(str(record.get("kind")), FORMAT)
-    if record["format"] > newest:
+    if record["format"] > FORMAT:
         raise CheckpointError(
-            f"{where}: must have format version {newest} or lower, got {record['format']}. "
+            f"{where}: must have format version {FORMAT} or lower, got {record['format']}. "
             "Upgrade onepass."
         )
     fields = {name: type(value) for name, value in record.items() if name != "tree"}

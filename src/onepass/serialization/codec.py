@@ -7,8 +7,7 @@ learned attributes::
 
 Decoding calls the class with these arguments and sets these attributes. Only registered classes can
 be decoded; each package registers its classes with :func:`register` when it is imported.
-:mod:`onepass.serialization.former` replaces names of former versions. Metrics have no arguments:
-all their attributes are encoded, and are set in a new instance.
+Metrics have no arguments: all their attributes are encoded, and are set in a new instance.
 
 Other types are registered with :func:`register_value`, which sets their encoding and a tag:
 
@@ -41,7 +40,6 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from onepass.errors import CheckpointError, NotFittedError, ParameterError
-from onepass.serialization import former
 from onepass.serialization.archive import DEPTH, damaged
 from onepass.serialization.state import StateAttribute, UnfittedAttribute, learned
 
@@ -382,10 +380,6 @@ class Decoder:
         self, state: dict[str, Any], owner: Entry | None, path: _Path, *, finite: bool
     ) -> Any:
         """Decode an object of a registered class that ``owner`` can contain."""
-        try:
-            state = former.renamed(state, MARK)
-        except (LookupError, TypeError, AttributeError, ValueError) as error:
-            raise damaged(self.where, f"{_place(path)} is not valid: {error}") from error
         entry = _REGISTRY.get(state[MARK])
         if entry is None or not can_hold(owner, entry):
             raise damaged(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import CheckpointError
-from onepass.serialization import archive, former
+from onepass.serialization import archive
 from onepass.serialization.archive import damaged
 from onepass.serialization.codec import MARK, Encoder, Role, class_registry, from_state, state_dict
 from onepass.types import Array
@@ -278,7 +278,7 @@ def _discarded(space: dict[str, Any]) -> float:
 def _mark(value: object) -> str | None:
     """Return the mark of an encoded object; None for any other value."""
     mark = value.get(MARK) if type(value) is dict else None
-    return former.CLASSES.get(mark, mark) if type(mark) is str else None
+    return mark if type(mark) is str else None
 
 
 def _objects(tree: Any) -> Iterator[dict[str, Any]]:

@@ -52,16 +52,7 @@ class UnfittedAttribute:
 
 
 class StateAttribute:
-    """A learned attribute that is in the instance or in its compiled state.
-
-    Parameters
-    ----------
-    default : object, optional
-        The value of a fitted instance without this attribute, such as one from a former file.
-    """
-
-    def __init__(self, *default: object) -> None:
-        self.default = default
+    """A learned attribute that is in the instance or in its compiled state."""
 
     saved = False  # whether files contain it, if it is of a derived type
 
@@ -84,8 +75,6 @@ class StateAttribute:
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False  # changes of a copy would be lost
             return value
-        if self.default and "rows_seen_" in own:
-            return self.default[0]
         raise owner._missing(self.name)  # noqa: SLF001
 
     def __set__(self, owner: Any, value: object) -> None:
@@ -103,7 +92,6 @@ class RowCounter(StateAttribute):
     """
 
     def __init__(self, counted: str = "seen") -> None:
-        super().__init__()
         self.counted = counted
 
     def __get__(self, owner: Any, cls: type | None = None) -> Any:

@@ -138,8 +138,6 @@ def match(
         label = labels[i : i + 1]
         digest = label.digest()
         stored = next(journal.results([_KEY + name]), None) if _ID.fullmatch(name) else None
-        if stored is not None and stored.digest in _former_digests(label):
-            digest = stored.digest
         if digest != digests.setdefault(name, digest if stored is None else stored.digest):
             raise IdempotencyConflictError(
                 f"{where}: each id must have one label, got a second, different label for "
@@ -162,9 +160,3 @@ def _row(journal: Journal, name: str, now: float, where: str) -> Block:
             "rows longer, predict them with more `seconds`."
         )
     return Block.from_bytes(row.body, str(journal.path))
-
-
-def _former_digests(label: Block) -> set[bytes]:
-    """Return digests of a label by former versions, which depended on the width of its text."""
-    narrow = replace(label, y=np.array(label.y.tolist()))  # type: ignore[union-attr]  # y is not None
-    return {label.former_digest(), narrow.former_digest()}

@@ -202,7 +202,6 @@ class Durable:
         source: str | None = None,
         position: str | None = None,
         done: Callable[[Request], None] | None = None,
-        former: bytes = b"",
     ) -> Request:
         """Enqueue rows to be learned, without waiting.
 
@@ -214,8 +213,6 @@ class Durable:
             As for ``learn``.
         done : callable, optional
             Called by the writer's thread with the request when it is completed; must be fast.
-        former : bytes, optional
-            Digest of this request by a former version, which the file may contain.
 
         Raises
         ------
@@ -244,7 +241,7 @@ class Durable:
         size = len(body) or block.X.nbytes
         check_size(size, where)
         keys = [] if key is None else [(f"k{key}", block.digest())]
-        request = Request(block, body, size, keys, source, position, done=done, former=former)
+        request = Request(block, body, size, keys, source, position, done=done)
         self._writer.put(request)
         return request
 

@@ -19,6 +19,7 @@ from onepass.serialization.models import describe_contents
 from onepass.service.journal import Journal, Snapshot
 from onepass.service.lock import unlocked
 from onepass.service.requests import Block
+from onepass.service.schema import FORMAT
 
 __all__ = ["examine"]
 
@@ -99,7 +100,7 @@ def _description(journal: Journal, acknowledged: int) -> dict[str, Any]:
         ),
         "positions": positions,
         "bytes": journal.path.stat().st_size,
-        "format": journal.format,
+        "format": FORMAT,
         "checked": "the file is intact",
     }
 

@@ -5,7 +5,7 @@ table     each row is
 ========= ==========================================================================================
 log       a learned block; blocks are numbered 1, 2, … in the order of learning
 keys      the result of a request, by idempotency key
-asked     a predicted row that waits for its label, by id
+pending   a predicted row that waits for its label, by id
 snapshots the learner after a block
 ========= ==========================================================================================
 
@@ -41,7 +41,7 @@ from typing import Any, NamedTuple, TypeVar
 from onepass.errors import CorruptStoreError, LockedError, StoreError
 from onepass.serialization.atomic import atomic_write
 from onepass.service.lock import FileIdentity, FileLock
-from onepass.service.schema import checked_format, create, open_database
+from onepass.service.schema import check_format, create, open_database
 
 __all__ = ["Entry", "Group", "Journal", "PendingRow", "Snapshot", "StoredResult"]
 
@@ -62,8 +62,6 @@ class Entry(NamedTuple):
     rows: int
     seen: int
     """Rows learned so far, including rolled-back rows."""
-    reloaded: bool
-    """Not used; part of the digests of entries of former versions."""
     note: str
     """JSON with ``source`` and ``position``, or with ``to`` of a rollback; otherwise empty."""
     body: bytes
@@ -136,8 +134,8 @@ class Group:
 
 def _chained(before: bytes, entry: Entry) -> bytes:
     """Return the digest of a block, given the digest of the block before it."""
-    sequence, kind, rows, seen, reloaded, note, body = entry
-    head = f"{sequence} {kind} {rows} {seen} {reloaded:d} {note}\n".encode()
+    sequence, kind, rows, seen, note, body = entry
+    head = f"{sequence} {kind} {rows} {seen} {note}\n".encode()
     digest = hashlib.sha256(before + head)
     digest.update(body)
     return digest.digest()
@@ -179,8 +177,8 @@ _LOG_MOVED = (
     "the file again."
 )
 _MIN_SQLITE = (3, 37)  # the first SQLite with STRICT tables
-_RESULTS = "SELECT key, digest, sequence, said, at, seal FROM keys"
-_PENDING_ROWS = "SELECT id, until, body, seal FROM asked"
+_RESULTS = "SELECT key, digest, sequence, predictions, at, seal FROM keys"
+_PENDING_ROWS = "SELECT id, until, body, seal FROM pending"
 _SNAPSHOT = "sequence, seen, at, why, positions, digest"
 _MIN_ROOM = 1 << 16  # free bytes required after a full disk before learning resumes
 _MAX_DELETED = 1_000  # max keys, and pending rows, deleted at once
@@ -190,15 +188,14 @@ _PAGES_PER_VACUUM = 256  # pages returned to the file system at once
 
 _KEYS_PER_STATEMENT = (16, 4, 1)  # few statements, as each releases the GIL
 _KEYS = {
-    count: "INSERT INTO keys (key, digest, sequence, said, at, seal) VALUES "  # noqa: S608
+    count: "INSERT INTO keys (key, digest, sequence, predictions, at, seal) VALUES "  # noqa: S608
     + ", ".join(["(?, ?, ?, ?, ?, ?)"] * count)
     for count in _KEYS_PER_STATEMENT
 }
 _LOG = (
-    "INSERT INTO log (sequence, kind, rows, seen, aside, note, body, digest) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO log (sequence, kind, rows, seen, note, body, digest) VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
-_INSERT_PENDING = "INSERT OR REPLACE INTO asked (id, until, body, seal) VALUES (?, ?, ?, ?)"
+_INSERT_PENDING = "INSERT OR REPLACE INTO pending (id, until, body, seal) VALUES (?, ?, ?, ?)"
 
 
 class Journal:
@@ -357,7 +354,7 @@ class Journal:
         try:
             address = f"{self.path.absolute().as_uri()}?{options}"
             self._db = sqlite3.connect(address, isolation_level=None, uri=True)
-            self.format = checked_format(self._db, self.path, self.where)
+            check_format(self._db, self.path, self.where)
         except _SQLITE as error:
             raise self._error(error, "opened") from error
 
@@ -425,7 +422,7 @@ class Journal:
             with self._transaction() as db:
                 db.execute(_INSERT_PENDING, ("", 0.0, bytes(_MIN_ROOM), b""))
             with self._transaction() as db:
-                db.execute("DELETE FROM asked WHERE id = ''")
+                db.execute("DELETE FROM pending WHERE id = ''")
 
     # -- appending --------------------------------------------------------------------------------
 
@@ -471,7 +468,7 @@ class Journal:
             db.executemany(_INSERT_PENDING, [(*each, each.seal()) for each in group.pending_rows])
             self.reached("pending rows")
         if group.labelled:
-            db.executemany("DELETE FROM asked WHERE id = ?", [(name,) for name in group.labelled])
+            db.executemany("DELETE FROM pending WHERE id = ?", [(name,) for name in group.labelled])
             self.reached("labels")
 
     def _insert(self, db: sqlite3.Connection, snapshot: Snapshot) -> None:
@@ -523,7 +520,7 @@ class Journal:
 
     def count_pending(self, now: float) -> int:
         """Return the number of rows that wait for their labels."""
-        return int(self._rows("SELECT count(*) FROM asked WHERE until >= ?", (now,))[0][0])
+        return int(self._rows("SELECT count(*) FROM pending WHERE until >= ?", (now,))[0][0])
 
     def snapshots(self) -> list[Snapshot]:
         """Return all snapshots without their bodies, oldest first."""
@@ -560,7 +557,7 @@ class Journal:
         """
         digest, expected = after.digest, after.sequence + 1
         for *values, stored in self._each(
-            "SELECT sequence, kind, rows, seen, aside, note, body, digest FROM log "
+            "SELECT sequence, kind, rows, seen, note, body, digest FROM log "
             "WHERE sequence > ? AND sequence <= ? ORDER BY sequence",
             (after.sequence, _LATEST if until is None else until),
         ):
@@ -633,7 +630,7 @@ class Journal:
         """
         exists = self._rows(
             "SELECT EXISTS (SELECT 1 FROM keys WHERE at < ?) "
-            "OR EXISTS (SELECT 1 FROM asked WHERE until < ?)",
+            "OR EXISTS (SELECT 1 FROM pending WHERE until < ?)",
             (keys_before, now),
         )
         if not exists[0][0]:
@@ -646,8 +643,8 @@ class Journal:
             )
             self.reached("swept keys")
             pending_rows = db.execute(
-                "DELETE FROM asked WHERE number IN "
-                "(SELECT number FROM asked WHERE until < ? ORDER BY until LIMIT ?)",
+                "DELETE FROM pending WHERE number IN "
+                "(SELECT number FROM pending WHERE until < ? ORDER BY until LIMIT ?)",
                 (now, _MAX_DELETED),
             )
         return max(keys.rowcount, pending_rows.rowcount) == _MAX_DELETED

@@ -345,8 +345,7 @@ class Gauges:
             "_outliers": state["contradictions"],
         }
         plain |= {name: state[name] for name in ("rows_refused", "predicted_rows")}
-        # points of former versions have no time
-        curve = [[*point, None][:4] for point in state["curve"]]
+        curve = [list(point) for point in state["curve"]]
         refused, drift, alarms = list(state["refused"]), list(state["drift"]), state["alarms"]
         stride, squares = state["every"], state["squares"]
         tally = self._new_tally()

@@ -146,7 +146,7 @@ class ModelServer:
         done : callable
             Function that the writer's thread calls when the rows are on the disk or rejected.
         **named
-            ``key``, ``former``, ``source`` and ``position``, as for ``Durable.request``.
+            ``key``, ``source`` and ``position``, as for ``Durable.request``.
 
         Raises
         ------

@@ -136,11 +136,7 @@ class Block:
         parts = (
             None if part is None else _canonical(part) for part in (self.y, self.weights, self.time)
         )
-        return Block(X, *parts).former_digest()
-
-    def former_digest(self) -> bytes:
-        """Return the digest of former versions, which depends on dtypes and order of columns."""
-        return hashlib.sha256(self.to_bytes()).digest()
+        return hashlib.sha256(Block(X, *parts).to_bytes()).digest()
 
     def to_bytes(self) -> bytes:
         """Encode the block for ``from_bytes``; equal blocks have equal bytes.
@@ -316,8 +312,6 @@ class Request:
         Result or error of a completed request.
     completed : bool
         Whether the request is completed.
-    former : bytes
-        Digest of this request by a former version, which the file may contain.
     gate : lock
         Lock that is held until the request is completed.
     process : int
@@ -336,7 +330,6 @@ class Request:
     learn_result: LearnResult | None = None
     error: BaseException | None = None
     completed: bool = False
-    former: bytes = b""
     gate: Any = field(default_factory=allocate_lock)
     process: int = field(default_factory=os.getpid)
 

@@ -1,17 +1,8 @@
-"""Schema of a journal: its tables, and upgrades from former formats.
+"""Schema of a journal: its tables.
 
-The format is SQLite's ``user_version``, and ``application_id`` marks the file as one of onepass. A
-newer format is rejected; an older one is upgraded in one transaction, so a crash or a full disk
-leaves the old format or the new one.
-
-====== =============================================================================================
-format tables ``keys`` and ``asked``
-====== =============================================================================================
-1      without rowid, ordered by key: a commit writes about one page per key
-2      ordered by arrival, with an index: a commit writes half as much and reads fewer pages
-====== =============================================================================================
-
-For a new format, add an entry to ``_LAYOUTS``, and to ``_UPGRADES`` the upgrade to this format.
+The format is SQLite's ``user_version``, and ``application_id`` marks the file as one of onepass.
+The tables ``keys`` and ``pending`` are ordered by arrival, with an index: with text as the primary
+key a commit would write twice as many pages.
 """
 
 import sqlite3
@@ -19,22 +10,25 @@ from pathlib import Path
 
 from onepass.errors import CorruptStoreError, StoreError
 
-__all__ = ["APPLICATION", "FORMAT", "checked_format", "create", "open_database"]
+__all__ = ["APPLICATION", "FORMAT", "check_format", "create", "open_database"]
 
 APPLICATION = 0x6F6E6570
 """The bytes "onep", which identify an SQLite file of onepass."""
 
-_LOG = """CREATE TABLE log (
+FORMAT = 1
+"""Format of new files, and the newest format that can be read."""
+
+_TABLES = (
+    """CREATE TABLE log (
         sequence INTEGER PRIMARY KEY,
         kind TEXT NOT NULL,
         rows INTEGER NOT NULL,
         seen INTEGER NOT NULL,
-        aside INTEGER NOT NULL,
         note TEXT NOT NULL,
         body BLOB NOT NULL,
         digest BLOB NOT NULL
-    ) STRICT"""
-_SNAPSHOTS = """CREATE TABLE snapshots (
+    ) STRICT""",
+    """CREATE TABLE snapshots (
         sequence INTEGER PRIMARY KEY,
         seen INTEGER NOT NULL,
         at REAL NOT NULL,
@@ -43,25 +37,7 @@ _SNAPSHOTS = """CREATE TABLE snapshots (
         digest BLOB NOT NULL,
         body BLOB NOT NULL,
         seal BLOB NOT NULL
-    ) STRICT"""
-_INDEXES = ("CREATE INDEX keys_by_time ON keys (at)", "CREATE INDEX asked_by_time ON asked (until)")
-_FIRST = (
-    """CREATE TABLE keys (
-        key TEXT PRIMARY KEY,
-        digest BLOB NOT NULL,
-        sequence INTEGER NOT NULL,
-        said BLOB NOT NULL,
-        at REAL NOT NULL,
-        seal BLOB NOT NULL
-    ) STRICT, WITHOUT ROWID""",
-    """CREATE TABLE asked (
-        id TEXT PRIMARY KEY,
-        until REAL NOT NULL,
-        body BLOB NOT NULL,
-        seal BLOB NOT NULL
-    ) STRICT, WITHOUT ROWID""",
-)
-_SECOND = (
+    ) STRICT""",
     """CREATE TABLE keys (
         number INTEGER PRIMARY KEY,
         key TEXT NOT NULL UNIQUE,
@@ -69,38 +45,18 @@ _SECOND = (
         sequence INTEGER NOT NULL,
         at REAL NOT NULL,
         seal BLOB NOT NULL,
-        said BLOB NOT NULL
+        predictions BLOB NOT NULL
     ) STRICT""",
-    """CREATE TABLE asked (
+    """CREATE TABLE pending (
         number INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
         until REAL NOT NULL,
         seal BLOB NOT NULL,
         body BLOB NOT NULL
     ) STRICT""",
+    "CREATE INDEX keys_by_time ON keys (at)",
+    "CREATE INDEX pending_by_time ON pending (until)",
 )
-_LAYOUTS = {  # the tables of each format
-    1: (_LOG, _SNAPSHOTS, *_FIRST, *_INDEXES),
-    2: (_LOG, _SNAPSHOTS, *_SECOND, *_INDEXES),
-}
-_UPGRADES = {  # from each format to the next
-    1: (
-        "DROP INDEX keys_by_time",
-        "DROP INDEX asked_by_time",
-        "ALTER TABLE keys RENAME TO former_keys",
-        "ALTER TABLE asked RENAME TO former_asked",
-        *_SECOND,
-        """INSERT INTO keys (key, digest, sequence, at, seal, said)
-            SELECT key, digest, sequence, at, seal, said FROM former_keys""",
-        """INSERT INTO asked (id, until, seal, body)
-            SELECT id, until, seal, body FROM former_asked""",
-        "DROP TABLE former_keys",
-        "DROP TABLE former_asked",
-        *_INDEXES,
-    )
-}
-FORMAT = max(_LAYOUTS)
-"""Format of new files, and the newest format that can be read."""
 
 _BEFORE = (
     "PRAGMA locking_mode = EXCLUSIVE",  # first, so that no shared memory is used
@@ -120,7 +76,7 @@ def create(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")
     db.execute("BEGIN EXCLUSIVE")
-    for statement in _LAYOUTS[FORMAT]:
+    for statement in _TABLES:
         db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION}")
     db.execute(f"PRAGMA user_version = {FORMAT}")
@@ -128,7 +84,7 @@ def create(path: Path) -> sqlite3.Connection:
 
 
 def open_database(path: Path, where: str) -> sqlite3.Connection:
-    """Open and lock an existing file, and upgrade an older format.
+    """Open and lock an existing file.
 
     Raises
     ------
@@ -137,14 +93,14 @@ def open_database(path: Path, where: str) -> sqlite3.Connection:
     CorruptStoreError
         If the file is damaged, or belongs to another program.
     sqlite3.Error
-        If the file cannot be opened or written; an older format is then unchanged.
+        If the file cannot be opened or written.
     """
     address = f"{path.absolute().as_uri()}?mode=rw"  # do not create a missing file
     db = sqlite3.connect(address, isolation_level=None, check_same_thread=False, uri=True)
     try:
         for pragma in _BEFORE:
             db.execute(pragma)
-        version = checked_format(db, path, where)
+        check_format(db, path, where)
         mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
             raise StoreError(  # noqa: TRY301  the connection must be closed
@@ -153,16 +109,14 @@ def open_database(path: Path, where: str) -> sqlite3.Connection:
             )
         for pragma in _AFTER:
             db.execute(pragma)
-        if version != FORMAT:
-            _upgrade(db, version)
     except BaseException:
         db.close()
         raise
     return db
 
 
-def checked_format(db: sqlite3.Connection, path: Path, where: str) -> int:
-    """Verify the tables of a file, and return its format.
+def check_format(db: sqlite3.Connection, path: Path, where: str) -> None:
+    """Verify the format and the tables of a file.
 
     Raises
     ------
@@ -186,19 +140,9 @@ def checked_format(db: sqlite3.Connection, path: Path, where: str) -> int:
     statements = db.execute(  # except the statistics tables of ANALYZE
         "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_stat[134]'"
     )
-    if problem == "ok" and {sql for (sql,) in statements} != set(_LAYOUTS.get(version, ())):
+    if problem == "ok" and {sql for (sql,) in statements} != set(_TABLES):
         problem = "its tables are not those of its format"
     if problem != "ok":
         raise CorruptStoreError(
             f"{where}: {path} is not as it was written: {problem}. Restore it from a backup."
         )
-    return version
-
-
-def _upgrade(db: sqlite3.Connection, start: int) -> None:
-    db.execute("BEGIN EXCLUSIVE")
-    for version in range(start, FORMAT):
-        for statement in _UPGRADES[version]:
-            db.execute(statement)
-    db.execute(f"PRAGMA user_version = {FORMAT}")
-    db.execute("COMMIT")

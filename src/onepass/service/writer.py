@@ -504,7 +504,7 @@ class Writer:
     def _repeat(self, request: Request, stored: StoredResult) -> None:
         """Return the stored result of a request whose key was used before."""
         name, digest = request.keys[0]
-        if stored.digest not in {digest, request.former, request.block.former_digest()}:
+        if stored.digest != digest:
             request.error = IdempotencyConflictError(
                 f"{self.where}: the key {name[1:]!r} must be sent with the rows of its first "
                 f"request (version {stored.sequence:,}), got other rows. Use a new key for other "
@@ -556,7 +556,7 @@ class Writer:
             batch.positions[source] = position
         body = (run[0].body if single else b"") or block.to_bytes()
         n = len(block.X)
-        entry = Entry(last.sequence + 1, "learn", n, last.seen + n, False, note, body)  # noqa: FBT003
+        entry = Entry(last.sequence + 1, "learn", n, last.seen + n, note, body)
         group.entries.append(entry)
         batch.learned.append((block, predicted))
         first, now = 0, 0.0
@@ -617,7 +617,7 @@ class Writer:
     def commit_position(self, source: str, position: str) -> None:
         """Commit a source's position, without rows."""
         sequence, seen = self.journal.sequence + 1, self.journal.seen
-        entry = Entry(sequence, "pass", 0, seen, False, _note(source, position), b"")  # noqa: FBT003
+        entry = Entry(sequence, "pass", 0, seen, _note(source, position), b"")
         self.journal.commit(Group(entries=[entry]))
         self.positions = {**self.positions, source: position}
         self.published = (sequence, self.published[1])
@@ -626,7 +626,7 @@ class Writer:
         """Restore the state after a block; later blocks remain in the log."""
         restored = self._restored(to)
         sequence, seen = self.journal.sequence + 1, self.journal.seen
-        entry = Entry(sequence, "rollback", 0, seen, True, json.dumps({"to": to}), b"")  # noqa: FBT003
+        entry = Entry(sequence, "rollback", 0, seen, json.dumps({"to": to}), b"")
         snapshot = self._snapshot(restored.model, sequence, f"rollback to {to}")
         published = (sequence, restored.model.frozen())
         self.journal.commit(Group(entries=[entry], snapshot=snapshot))

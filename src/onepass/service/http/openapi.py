@@ -31,8 +31,6 @@ class Endpoint(NamedTuple):
     status: int = 200
     headers: Sequence[Mapping[str, Any]] = ()
     """Headers of the request, as OpenAPI parameter objects."""
-    deprecated: bool = False
-    """Whether the path is a former one."""
 
 
 _JSON = "application/json"
@@ -125,7 +123,6 @@ def _operation(endpoint: Endpoint, kinds: Mapping[Any, Any]) -> dict[str, Any]:
         "responses": {str(endpoint.status): success, **{
             status: {"description": text, "content": error} for status, text in _ERRORS.items()
         }},
-        **({"deprecated": True} if endpoint.deprecated else {}),
         "security": [] if endpoint.role is None else [{"token": [endpoint.role]}],
     }  # fmt: skip
     if endpoint.request is not None:

@@ -6,7 +6,6 @@ queued for the writer's thread, and its response is sent when the rows are on di
 """
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
@@ -92,8 +91,8 @@ def media_type(content_type: bytes) -> str:
 
 async def _decoded(
     request: ServiceRequest, *, learning: bool, scoring: bool = False
-) -> tuple[_Format, bytes, DecodedRequest]:
-    """Read and decode a request; return its format, body and rows.
+) -> tuple[_Format, DecodedRequest]:
+    """Read and decode a request; return its format and rows.
 
     A body without a content type, or with an unknown one, is parsed as JSON, as many clients send
     no content type. ``scoring`` is True for MLflow's ``/invocations``.
@@ -114,10 +113,10 @@ async def _decoded(
         form = _NDJSON
     request.large |= kind == ARROW  # compression: a short body may contain many rows
 
-    def read() -> tuple[_Format, bytes, DecodedRequest]:
+    def read() -> tuple[_Format, DecodedRequest]:
         chosen = form or (_RECORDS if records.is_records(body) else _V2)
         role = {} if scoring else {"learning": learning}
-        return chosen, body, chosen.read(body, limits, **role)
+        return chosen, chosen.read(body, limits, **role)
 
     return await _run(request, read)
 
@@ -180,7 +179,7 @@ async def _predict(
     scoring: bool = False,
 ) -> Response:
     began = time.perf_counter()
-    form, _, decoded = await _decoded(request, learning=False, scoring=scoring)
+    form, decoded = await _decoded(request, learning=False, scoring=scoring)
     current, learner = served.frozen_copy(version)
     decoded.X = _without_roles(learner, decoded.X)
     if _awaits_labels(decoded.parameters, allowed=not scoring):
@@ -254,28 +253,27 @@ def _without_roles(learner: "Learner | Pipeline", X: Array | Table) -> Array | T
 def _awaits_labels(parameters: Mapping[str, object] | None, *, allowed: bool) -> bool:
     """Return whether the rows of a request must be stored until their labels arrive.
 
-    The parameter is ``await_label``, formerly ``ask``. Unknown parameters are ignored, as they may
-    concern other servers of the protocol. ``await_label``, ``ask`` and ``seconds`` in the wrong
-    place are rejected, as the rows would not be stored.
+    Unknown parameters are ignored, as they may concern other servers of the protocol. In the wrong
+    place ``await_label`` and ``seconds`` are rejected, as the rows would not be stored.
     """
     if not parameters:
         return False
-    name = "ask" if "ask" in parameters else "await_label"
-    awaits = parameters.get(name, False)
+    awaits = parameters.get("await_label", False)
     if not isinstance(awaits, bool):
         raise ParameterError(
-            f"the parameter {name!r} must be true or false, got {awaits!r:.40}. Send true or false."
+            f"the parameter 'await_label' must be true or false, got {awaits!r:.40}. Send one of "
+            "these."
         )
     if awaits and not allowed:
         raise ParameterError(
-            f"the parameter {name!r} must be sent to infer, got it at another endpoint. Send the "
-            "rows to /v2/models/NAME/infer, and their labels with the returned ids to "
+            "the parameter 'await_label' must be sent to infer, got it at another endpoint. Send "
+            "the rows to /v2/models/NAME/infer, and their labels with the returned ids to "
             "/v2/models/NAME/labels."
         )
     if "seconds" in parameters and not awaits:
         raise ParameterError(
-            f"the parameter 'seconds' must be sent with {name!r}, got it alone. Add \"{name}\": "
-            "true in a request to infer, or leave 'seconds' out."
+            "the parameter 'seconds' must be sent with 'await_label', got it alone. Add "
+            "\"await_label\": true in a request to infer, or leave 'seconds' out."
         )
     return awaits
 
@@ -286,18 +284,18 @@ def _awaits_labels(parameters: Mapping[str, object] | None, *, allowed: bool) ->
 async def learn(request: ServiceRequest) -> Response:
     """Learn the rows of a request; they are on disk when the response is sent."""
     served, began = request.served, time.perf_counter()
-    form, body, decoded = await _decoded(request, learning=True)
+    form, decoded = await _decoded(request, learning=True)
     _check_labelled(decoded)
     if not len(decoded.X):  # nothing is learned
         result = LearnResult(served.durable.version, np.empty(0))
     else:
-        result = await _learned(request, served, decoded, body)
+        result = await _learned(request, served, decoded)
         served.gauges.observe_learn(time.perf_counter() - began)
     return await _run(request, partial(_learn_response, form, served, decoded, result))
 
 
 async def _learned(
-    request: ServiceRequest, served: ModelServer, decoded: DecodedRequest, body: bytes
+    request: ServiceRequest, served: ModelServer, decoded: DecodedRequest
 ) -> LearnResult:
     service, key = request.service, request.field(b"idempotency-key")
     future: asyncio.Future[Request] = asyncio.get_running_loop().create_future()
@@ -308,8 +306,7 @@ async def _learned(
         "sample_weight": decoded.sample_weight,
         "time": decoded.time,
     }
-    former = b"" if key is None else hashlib.sha256(body).digest()
-    work = partial(served.learn, rows, done, key=key, former=former)
+    work = partial(served.learn, rows, done, key=key)
     with _RowErrors(served.name):
         await _run(request, work)
         return (await service.committed(future, served.name)).result()
@@ -318,7 +315,7 @@ async def _learned(
 async def learn_labels(request: ServiceRequest) -> Response:
     """Learn rows that infer stored with ``await_label``, from their labels."""
     served, service = request.served, request.service
-    form, _, decoded = await _decoded(request, learning=True)
+    form, decoded = await _decoded(request, learning=True)
     columns = getattr(decoded.X, "columns", {})
     if list(columns) != ["id"]:
         raise ParameterError(

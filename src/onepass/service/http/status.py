@@ -77,8 +77,7 @@ def onepass_version() -> str:
 class PrequentialErrorState(msgspec.Struct):
     """Prequential error over all rows, over the last ``window_rows``, and along the stream.
 
-    ``curve`` has at most 400 points ``[rows, all, window, at]``; ``at`` is null for points recorded
-    by former versions, which stored no times.
+    ``curve`` has at most 400 points ``[rows, all, window, at]``.
     """
 
     name: str

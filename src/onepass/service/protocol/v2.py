@@ -191,7 +191,6 @@ class InferRequest(msgspec.Struct):
 class _InferRequest(InferRequest):
     """InferRequest that rejects parameters in the wrong place, which would be ignored."""
 
-    ask: None = None
     await_label: None = None
 
 
@@ -249,7 +248,6 @@ class ErrorResponse(msgspec.Struct):
 
 _REQUEST = msgspec.json.Decoder(_InferRequest)
 _HINTS = {
-    "ask": 'Send "parameters": {"ask": true}',
     "await_label": 'Send "parameters": {"await_label": true}',
     "classification": "Request `probabilities`",
     "data": "Send values of the datatype, and null for missing values",
