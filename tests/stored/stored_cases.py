@@ -187,29 +187,6 @@ def outcome(case: Case, learner: Any) -> dict[str, Any]:
 
 # -- learners --------------------------------------------------------------------------------------
 
-RULES: dict[str, Any] = {
-    "number": 0.95,
-    "text": "exponential:0.95",
-    "exponential": forgetting.Exponential(0.95),
-    "bounded": forgetting.Bounded(0.9, floor=2.0),
-    "directional": forgetting.Directional(0.9, block=4),
-    "directional-scaled": forgetting.Directional(0.9, scaled=True),
-    "window": forgetting.Window(12),
-    "auto": forgetting.Auto(),
-}
-"""Rules of forgetting by rows."""
-TIMED: dict[str, Any] = {
-    "exponential": forgetting.Exponential(half_life=10.0),
-    "bounded": forgetting.Bounded(half_life=10.0),
-    "directional": forgetting.Directional(half_life=10.0),
-    "window": forgetting.Window(span=15.0),
-}
-DATED: dict[str, Any] = {
-    "exponential": forgetting.Exponential(half_life="10min"),
-    "bounded": forgetting.Bounded(half_life="10min"),
-    "directional": forgetting.Directional(half_life="10min"),
-    "window": forgetting.Window(span="15min"),
-}
 MEMORIES: dict[str, Any] = {
     "all": memory.Basis(),
     "latest": memory.LastDirections(2),
@@ -224,226 +201,95 @@ MEMORIES: dict[str, Any] = {
 
 def least_squares() -> dict[str, Case]:
     RLS = op.RLSRegressor
-    found = {
+    days = forgetting.Directional(half_life="10min")
+    return {
         "rls": Case(RLS()),
-        "rls-no-intercept": Case(RLS(fit_intercept=False)),
-        "rls-no-ridge": Case(RLS(ridge=0.0)),
-        "rls-ridge-matrix": Case(RLS(ridge=np.diag([1.0, 2.0, 0.0, 0.5]))),
-        "rls-prior": Case(RLS(prior=1.0)),
-        "rls-initial": Case(RLS(ridge=1.0, initial_coef=[1.0, 2.0, 3.0, 4.0])),
-        "rls-several": Case(RLS(forgetting=0.95), several),
-        "rls-weights": Case(RLS(), weights=True),
-        "rls-single": Case(RLS(forgetting=0.95), single=True),
-        "rls-window-fading": Case(RLS(forgetting=forgetting.Window(20, factor=0.95)), weights=True),
-        "rls-compiled": Case(RLS(forgetting=0.95), several, weights=True),
-        "rls-named": Case(RLS(), rows=named, single=True),
-        "rls-new": Case(RLS(), first=0),
-        "rls-one-row": Case(RLS(ridge=0.0), first=1),
-        "rls-window-single": Case(RLS(forgetting="window:7"), weights=True, single=True),
+        "rls-bounded": Case(RLS(forgetting=forgetting.Bounded(0.9)), several, weights=True),
+        "rls-held": Case(RLS(1e-3, forgetting.Exponential(0.9, ridge="held")), single=True),
+        "rls-window": Case(RLS(0.0, forgetting.Window(12, factor=0.95)), weights=True),
+        "rls-window-time": Case(RLS(forgetting=forgetting.Window(span=15.0)), time=seconds),
+        "rls-directional-dates": Case(RLS(forgetting=days), time=dates, single=True),
+        "rls-auto": Case(RLS(forgetting=forgetting.Auto()), several),
+        "rls-prior": Case(RLS(prior=1.0, initial_coef=[1.0, 2.0, 3.0, 4.0]), rows=fading),
     }
-    for name, rule in RULES.items():
-        found[f"rls-{name}"] = Case(RLS(forgetting=rule))
-        found[f"rls-{name}-no-ridge"] = Case(RLS(0.0, rule))
-        found[f"rls-{name}-dependent"] = Case(RLS(0.0, rule), rows=dependent)
-        found[f"rls-{name}-no-intercept"] = Case(RLS(1.0, rule, fit_intercept=False), several)
-        found[f"rls-{name}-unexcited"] = Case(RLS(forgetting=rule, prior=1.0), rows=fading)
-    for name, rule in TIMED.items():
-        found[f"rls-{name}-time"] = Case(RLS(forgetting=rule), time=seconds)
-    for name, rule in DATED.items():
-        found[f"rls-{name}-dates"] = Case(RLS(forgetting=rule), time=dates, single=True)
-    for ridge in (0.0, 1e-6):
-        found[f"rls-wide-{ridge:g}"] = Case(RLS(ridge), rows=wide, first=5)
-        found[f"rls-dependent-{ridge:g}"] = Case(RLS(ridge), rows=dependent)
-        window = Case(RLS(ridge, "window:4"), rows=wide, first=6, rtol=1e-6)
-        found[f"rls-window-wide-{ridge:g}"] = window
-    return found
 
 
 def orthogonal() -> dict[str, Case]:
     ORFit = op.ORFitRegressor
     found = {
         "orfit": Case(ORFit(), rows=wide, first=5),
-        "orfit-intercept": Case(ORFit(memory=2, noise=0.1, fit_intercept=True)),
-        "orfit-several": Case(ORFit(memory=2), several, wide),
-        "orfit-block": Case(ORFit(memory=2, block_update=True), rows=wide),
-        "orfit-initial": Case(ORFit(memory=2, initial_coef=[1.0, 2.0, 3.0, 4.0])),
+        "orfit-all-noise": Case(ORFit(memory=MEMORIES["all"], noise=0.2), several, wide, first=5),
         "orfit-map": Case(ORFit(memory=3, feature_map=np.abs), replaced={"feature_map": np.abs}),
-        "orfit-single": Case(ORFit(memory=2, noise=0.1), single=True),
-        "orfit-weights": Case(ORFit(memory=2, noise=0.1), weights=True),
     }
     for name, made in MEMORIES.items():
-        if name != "square-root":
-            found[f"orfit-{name}"] = Case(ORFit(memory=made), rows=wide, first=5)
-        if name not in {"latest", "projected", "random"}:
-            noisy = ORFit(memory=made, noise=0.2)
-            found[f"orfit-{name}-noise"] = Case(noisy, several, wide, first=5)
+        noise = 0.2 if name == "square-root" else 0.0
+        found[f"orfit-{name}"] = Case(ORFit(memory=made, noise=noise), rows=wide, first=5)
     return found
 
 
 def further() -> dict[str, Case]:
-    Kalman, KernelRLS, Mirror = op.KalmanRegressor, op.KernelRLSRegressor, op.MirrorORFitRegressor
-    transition = np.diag([1.0, 0.9, 1.0, 0.95, 1.0])
     return {
-        "kalman": Case(Kalman(), several, weights=True),
-        "kalman-given": Case(Kalman(0.01, 0.1, 10.0, transition=transition), single=True),
-        "krls": Case(KernelRLS(gamma=0.2, noise=0.1), several, weights=True),
-        "krls-budget": Case(KernelRLS(gamma=0.2, noise=0.1, budget=12, forgetting=0.98)),
-        "krls-no-noise": Case(KernelRLS("laplacian", noise=0.0, budget=12), single=True),
-        "mirrororfit": Case(Mirror(1.2, memory=3), single=True),
-        "mirrororfit-entropy": Case(Mirror("entropy", memory=3)),
-    }
-
-
-def gradient_descent() -> dict[str, Case]:
-    SGD = op.SGDRegressor
-    return {
-        "sgd": Case(SGD()),
-        "sgd-adaptive": Case(SGD("huber", step="adaptive", l2=0.1), single=True),
-        "sgd-several": Case(SGD(), several),
-        "sgd-single": Case(SGD(step="decaying"), single=True),
-        "sgd-initial": Case(SGD(fit_intercept=False, initial_coef=[1.0, 2.0, 3.0, 4.0])),
-        "sgd-absolute": Case(SGD("absolute")),
-        "sgd-huber": Case(SGD("huber", huber_delta=0.5)),
-        "sgd-epsilon": Case(SGD("epsilon-insensitive", epsilon=0.2)),
-        "sgd-constant": Case(SGD(step="constant", l2=0.1)),
-        "sgd-decaying": Case(SGD(step="decaying", l2=0.1)),
-        "sgd-pa": Case(SGD("epsilon-insensitive", step="pa")),
-        "sgd-pa1": Case(SGD("epsilon-insensitive", step="pa1", aggressiveness=0.5)),
-        "sgd-pa2": Case(SGD("epsilon-insensitive", step="pa2")),
+        "kalman": Case(op.KalmanRegressor(), several, weights=True),
+        "krls": Case(op.KernelRLSRegressor(gamma=0.2, noise=0.1, budget=12), several),
+        "mirrororfit": Case(op.MirrorORFitRegressor(1.2, memory=3), single=True),
+        "sgd": Case(op.SGDRegressor("huber", step="adaptive", l2=0.1)),
+        "cluster": Case(op.ARTIPCACluster(levels=2), None),
     }
 
 
 def classifiers() -> dict[str, Case]:
-    RLS, ORFit, SGD = op.RLSClassifier, op.ORFitClassifier, op.SGDClassifier
-    ART, LDA, QDA, Means = (
-        op.ARTIPCAClassifier, op.StreamingLDA, op.StreamingQDA, op.NearestClassMean,
-    )  # fmt: skip
-    classes = ["high", "low", "mid", "none"]
+    ART = op.ARTIPCAClassifier
     found = {
-        "rls": RLS(),
-        "rls-no-intercept": RLS(ridge=1.0, fit_intercept=False),
-        "rls-classes": RLS(0.0, classes=classes),
-        **{f"rls-{name}": RLS(forgetting=rule) for name, rule in RULES.items()},
-        "orfit": ORFit(memory=2),
-        "orfit-all": ORFit(memory=None, noise=0.1, fit_intercept=True),
-        "orfit-classes": ORFit(memory=2, classes=classes),
-        "sgd": SGD(),
-        "sgd-logistic": SGD("logistic", step="decaying", l2=0.1),
-        "sgd-perceptron": SGD("perceptron", step="constant", fit_intercept=False),
-        "sgd-classes": SGD(classes=classes),
-        **{f"sgd-{step}": SGD("hinge", step=step) for step in ("pa", "pa1", "pa2")},
-        "perceptron": op.Perceptron(),
-        "perceptron-intercept": op.Perceptron(fit_intercept=True),
-        "perceptron-drawn": op.Perceptron(initial="random", seed=3, classes=classes),
-        "art": ART(),
-        "art-block": ART(n_components=2, block=8, max_prototypes=5),
-        "art-no-pca": ART(pca="none", similarity="euclidean", step=0.3),
-        "lda": LDA(),
-        "lda-oas": LDA(shrinkage="oas", priors="uniform"),
-        "qda": QDA(),
+        "rls": op.RLSClassifier(),
+        "orfit": op.ORFitClassifier(memory=2),
+        "sgd": op.SGDClassifier("logistic"),
+        "perceptron": op.Perceptron(initial="random", seed=3, classes=["high", "low", "mid"]),
+        "art": ART(n_components=2, block=8, max_prototypes=5),
         "art-lda": ART(projection="lda", block=8),
-        "art-levels": ART(levels=2, n_components=2, block=8, max_prototypes=5),
+        "lda": op.StreamingLDA(),
+        "qda": op.StreamingQDA(),
         "krls": op.KernelRLSClassifier(gamma=0.2, noise=0.1, budget=12),
-        "means": Means(),
-        "means-cosine": Means("cosine", classes=classes),
+        "means": op.NearestClassMean("cosine"),
     }
-    cases = {f"classes-{name}": Case(made, text) for name, made in found.items()}
-    cases["classes-qda-0"] = Case(QDA(reg_param=0.0), text, first=40)
-    for name in ("rls", "art", "lda", "sgd"):
-        cases[f"classes-{name}-whole"] = Case(found[name], whole, rows=named, single=True)
-    clusterers = {"cluster": op.ARTIPCACluster(), "cluster-levels": op.ARTIPCACluster(levels=2)}
-    return {**cases, **{name: Case(made, None) for name, made in clusterers.items()}}
+    return {f"classes-{name}": Case(made, text) for name, made in found.items()}
 
 
 # -- features and Pipelines ------------------------------------------------------------------------
 
 
 def preparing() -> dict[str, Case]:
-    Encode, Impute, PCA = features.Encode, features.Impute, features.IncrementalPCA
-    Convolution, ReLU = features.RandomConvolution, features.RandomReLU
+    PCA, Convolution = features.IncrementalPCA, features.RandomConvolution
     found = {
-        "encode": Case(Encode(), None, table),
-        "encode-few": Case(Encode(max_categories=2, extra="ignore"), None, table),
-        "encode-shared": Case(Encode(max_categories=2), None, table),
-        "encode-hash": Case(Encode("hash", hash_size=4, seed=3), None, table),
-        "encode-times": Case(Encode(times=("hour", "elapsed")), None, table),
+        "encode": Case(features.Encode(max_categories=2, times=("hour", "elapsed")), None, table),
+        "encode-hash": Case(features.Encode("hash", hash_size=4, seed=3), None, table),
+        "impute": Case(features.Impute("mean", indicator=True), None, gaps),
         "scale": Case(features.Scale(), None),
-        "scale-no-mean": Case(features.Scale(with_mean=False), None, fading),
-        "pca": Case(PCA(2), None),
-        "pca-share": Case(PCA(0.8, whiten=True, centred=False, block=3), None),
-        "pca-frozen": Case(PCA(2, freeze_after=10), None),
-        "pca-freezing": Case(PCA(2, freeze_after=24), None),
-        "relu": Case(ReLU(5, seed=2), None),
-        "relu-row": Case(ReLU(5, standardize="row", scale=0.5), None, wide),
+        "pca": Case(PCA(2, freeze_after=24), None),
+        "relu": Case(features.RandomReLU(5, seed=2), None),
         "fourier": Case(features.RandomFourier(5, gamma=0.2, seed=2), None),
-        "convolution": Case(Convolution(3, size=3, pool=2), None, pictures),
-        "convolution-patches": Case(
-            Convolution(4, size=3, source="patches", overlap=0.5, padding=1), None, pictures
-        ),
-        "convolution-drawing": Case(Convolution(24, size=3, source="patches"), None, pictures),
+        "convolution": Case(Convolution(24, size=3, source="patches"), None, pictures),
     }
-    for strategy in ("mean", "last", "zero"):
-        found[f"impute-{strategy}"] = Case(Impute(strategy, strategy == "mean"), None, gaps)
     return {f"feature-{name}": case for name, case in found.items()}
 
 
 def pipelines() -> dict[str, Case]:
-    Pipeline, Encode, Impute, Scale = op.Pipeline, features.Encode, features.Impute, features.Scale
-    found = {
-        "encode": Case(Pipeline(Encode(), Impute(), op.RLSRegressor(0.1)), rows=table),
-        "lag": Case(
-            Pipeline(
-                Encode(), features.Lag(rows=(1, 3)), Impute(),
-                op.RLSClassifier(ridge=0.1),
-            ),
-            text, table,
-        ),
-        "window": Case(
-            Pipeline(Encode(), Impute(), op.RLSRegressor(forgetting=DATED["window"])),
-            rows=table, time=dates,
-        ),
-        "single": Case(
-            Pipeline(Encode(), Impute(), Scale(), op.SGDRegressor()), rows=table, single=True
-        ),
-        "gaps": Case(Pipeline(Impute(indicator=True), Scale(), op.SGDClassifier()), text, gaps),
-        "relu": Case(Pipeline(features.RandomReLU(6), op.RLSClassifier(ridge=0.1)), text),
-        "pca": Case(
-            Pipeline(features.IncrementalPCA(2, freeze_after=5), op.NearestClassMean()), text
-        ),
-        "convolution": Case(
-            Pipeline(features.RandomConvolution(2, size=3), op.RLSClassifier(ridge=0.1)),
-            text, pictures,
-        ),
-    }  # fmt: skip
-    for task, target in (("regression", number), ("classification", text)):
-        for name, made in op.models.pipelines(op.models.names(task), task).items():
-            found[f"{task}-{name}"] = Case(made, target, table)
-    return {f"pipeline-{name}": case for name, case in found.items()}
-
-
-def by_key() -> dict[str, Case]:
-    Keyed, RLS = op.Keyed, op.RLSRegressor
-    pipeline = op.Pipeline(features.Encode(), features.Impute(), RLS(0.1))
+    Lag, RLS = features.Lag(rows=(1, 3)), op.RLSClassifier(ridge=0.1)
+    pipeline = op.Pipeline(features.Encode(), features.Impute(), op.RLSRegressor(0.1))
     return {
-        "keyed": Case(Keyed(RLS(1.0), by=0), rows=keyed, weights=True),
-        "keyed-bounded": Case(Keyed(RLS(1.0, 0.9), by=0, max_keys=3), several, keyed),
-        "keyed-pooled": Case(Keyed(RLS(prior=1.0), by=0, prior_strength=2.0), rows=keyed),
-        "keyed-classes": Case(Keyed(op.SGDClassifier(), by=0), text, keyed, single=True),
-        "conformal": Case(op.Conformal(RLS(1.0)), several),
+        "pipeline": Case(op.Pipeline(features.Encode(), Lag, features.Impute(), RLS), text, table),
+        "keyed": Case(op.Keyed(op.RLSRegressor(prior=1.0), by=0, prior_strength=2.0), rows=keyed),
+        "keyed-pipeline": Case(op.Keyed(pipeline, by="key", max_age=9), rows=keyed_table),
+        "conformal": Case(op.Conformal(op.RLSRegressor(1.0)), several),
         "conformal-classes": Case(op.Conformal(op.StreamingLDA()), text),
-        "keyed-pipeline": Case(Keyed(pipeline, by="key", max_age=9), rows=keyed_table),
     }
 
 
 CASES = {
-    **least_squares(), **orthogonal(), **further(), **gradient_descent(), **classifiers(),
-    **preparing(),
-    **pipelines(), **by_key(),
+    **least_squares(), **orthogonal(), **further(), **classifiers(), **preparing(), **pipelines(),
 }  # fmt: skip
 PARAMETERS = {
-    **{f"memory-{name}": made for name, made in MEMORIES.items()},
-    **{f"forgetting-{name}": RULES[name] for name in ("exponential", "bounded", "directional")},
-    **{f"forgetting-{name}-dates": made for name, made in DATED.items()},
+    "memory": memory.Principal(2, of="projected"),
+    "forgetting": forgetting.Bounded(half_life="10min"),
 }
 """Memories and rules of forgetting that are stored in separate files."""
 

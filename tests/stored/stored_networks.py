@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-from stored_cases import FILES, Case, number, numbers, pictures, several, text, whole
+from stored_cases import FILES, Case, number, numbers, pictures, several, whole
 
 import onepass as op
-from onepass import memory
 from onepass.errors import ParameterError
 from onepass.features import ONNXFeatures, TorchFeatures
 
@@ -97,47 +96,18 @@ class Network(NamedTuple):
 
 
 def _networks() -> dict[str, Network]:
-    memories = {
-        "all": memory.Basis(),
-        "latest": memory.LastDirections(6),
-        "nothing": memory.NoMemory(),
-        "principal": memory.Principal(6),
-        "projected": memory.Principal(6, of="projected"),
-        "random": memory.Random(6, seed=3),
-        "sketch": memory.Sketch(6),
-    }
-    found = {f"orfit-{name}": Network("ORFit", {"memory": m}) for name, m in memories.items()}
-    settings: dict[str, tuple[str, dict[str, Any]]] = {
-        "orfit-all-noise": ("ORFit", {"memory": None, "noise": 0.3}),
-        "orfit-principal-noise": ("ORFit", {"memory": 6, "noise": 0.3, "block_update": True}),
-        "orfit-by-layer": ("ORFit", {"memory": 3, "by_layer": True}),
-        "orfit-some": ("ORFit", {"memory": 3, "learns": ["3", "0.bias"]}),
-        "onestep": ("OneStepSGD", {}),
-        "onestep-noise": ("OneStepSGD", {"noise": 0.5}),
-        "ekf": ("EKF", {}),
-        "ekf-process-noise": ("EKF", {"noise": 0.5, "process_noise": 0.01, "decay": 0.99}),
-        "ntkrls": ("NTKRLS", {}),
-        "ntkrls-forgetting": ("NTKRLS", {"ridge": 0.5, "forgetting": 0.9}),
-        "lofi": ("LoFi", {"memory": 4}),
-        "lofi-process-noise": ("LoFi", {"memory": 4, "process_noise": 0.01, "decay": 0.99}),
-        "ogd": ("OGD", {"memory": 6, "step_size": 0.01, "batch": 1}),
-        "ogd-drawn": ("OGD", {"memory": 6, "step_size": 0.01, "batch": 5, "per_task": 3}),
-        "ogd-all": ("OGD", {"memory": None, "step_size": 0.01, "steps": 2}),
-    }  # fmt: skip
-    found |= {name: Network(*each) for name, each in settings.items()}
-    for kind in ("ORFit", "OneStepSGD", "EKF", "NTKRLS", "LoFi", "OGD"):
-        noise = {"noise": 0.5} if kind in {"ORFit", "OneStepSGD", "EKF", "LoFi"} else {}
-        name = kind.lower()
-        found[f"{name}-last"] = Network(kind, {"learns": "last", **noise}, several, two)
-        found[f"{name}-classes"] = Network(kind, {"loss": "cross_entropy", **noise}, whole, three)
-        found[f"{name}-one-hot"] = Network(kind, {"loss": "one_hot", **noise}, whole, three)
-    found["orfit-last-all"] = Network("ORFit", {"memory": None, "learns": "last"}, several, two)
-    images = {"memory": 4, "loss": "one_hot"}
-    found["orfit-convolution"] = Network("ORFit", images, whole, convolution)
-    found["orfit-named"] = Network("ORFit", {"memory": 4}, names="abcd")
-    found["orfit-float32"] = Network("ORFit", {"memory": 4}, module=single, rtol=1e-4)
     half = {"memory": 4, "memory_dtype": torch.bfloat16}
-    found["orfit-half"] = Network("ORFit", half, module=single, rtol=1e-2)
+    found = {
+        "orfit": Network("ORFit", {"memory": 4}, names="abcd"),
+        "orfit-by-layer": Network("ORFit", {"memory": 3, "by_layer": True}),
+        "orfit-half": Network("ORFit", half, module=single, rtol=1e-2),
+        "onestep": Network("OneStepSGD", {"noise": 0.5}),
+        "ekf": Network("EKF", {"learns": "last", "noise": 0.5}, several, two),
+        "ntkrls": Network("NTKRLS", {"ridge": 0.5, "forgetting": 0.9}),
+        "lofi": Network("LoFi", {"memory": 4, "loss": "cross_entropy"}, whole, three),
+        "ogd": Network("OGD", {"memory": 6, "step_size": 0.01, "batch": 5, "per_task": 3}),
+        "convolution": Network("ORFit", {"memory": 4, "loss": "one_hot"}, whole, convolution),
+    }
     return {f"nn-{name}": each for name, each in found.items()}
 
 
@@ -174,11 +144,7 @@ def frozen_networks() -> dict[str, Case]:
     network = perceptron(3)
     given: dict[str, Any] = {"replaced": {"module": network}, "rtol": 1e-6}
     found = {
-        "feature-torch": Case(TorchFeatures(network), None, **given),
-        "feature-torch-layer": Case(TorchFeatures(network, layer="1", batch_size=4), None, **given),
-        "pipeline-torch": Case(
-            op.Pipeline(TorchFeatures(network), op.RLSClassifier(0.1)), text, **given
-        ),
+        "feature-torch": Case(TorchFeatures(network, layer="1", batch_size=4), None, **given),
     }
     onnx = ONNX.read_bytes()
     given["replaced"] = {"model": onnx}
@@ -205,15 +171,10 @@ def _projected(**given: Any) -> Callable[[Any], Any]:
 
 
 OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
-    "optim-orthogonal": _orthogonal(None),
-    "optim-orthogonal-principal": _orthogonal(4, gradients="outputs", projects="last"),
-    "optim-orthogonal-latest": _orthogonal(memory.LastDirections(4), per_task=3),
-    "optim-gpm": _projected(),
-    "optim-gpm-free": _projected(threshold=0.8, growth=0.05, rows=4, biases="free"),
-    "optim-2-orthogonal": _orthogonal(4, gradients="outputs", projects="last"),
-    "optim-2-gpm": _projected(),
+    "optim-orthogonal": _orthogonal(4, gradients="outputs", projects="last"),
+    "optim-gpm": _projected(threshold=0.8, growth=0.05, rows=4, biases="free"),
 }
-"""Name -> wrapped optimizer of a module; "optim-2" are files of format 2."""
+"""Name -> wrapped optimizer of a module."""
 
 
 def trained(module: Any, optimizer: Any, first: int, last: int) -> Any:

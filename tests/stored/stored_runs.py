@@ -17,7 +17,6 @@ from stored_cases import number, numbers, table, text
 
 import onepass as op
 from onepass.evaluate import METRICS, Report, prequential
-from onepass.evaluate.metrics import ProbabilityMetric
 
 __all__ = [
     "RUNS",
@@ -34,7 +33,6 @@ __all__ = [
 
 RUNS = {"run-regression": ["rls", "sgd", "orfit"], "run-classification": ["rls", "sgd", "artipca"]}
 """Run -> its models."""
-RUNS["run-probabilities-classification"] = ["rls"]
 
 
 def resume_run(path: Path, name: str, rows: int) -> Report:
@@ -45,18 +43,9 @@ def resume_run(path: Path, name: str, rows: int) -> Report:
         [{**row, "y": target} for row, target in zip(table(0, rows), y.tolist(), strict=True)],
         target="y", time="at", block=8,
     )  # fmt: skip
-    # the former defaults
-    settings: dict[str, Any] = {"rls__forgetting": 1.0, "encode__max_categories": 1000}
-    settings["encode__times"] = ("hour", "weekday", "yearday")
-    if "sgd" in RUNS[name]:
-        settings["sgd__step"] = "normalised"
-        settings |= {"sgd__loss": "hinge"} if task == "classification" else {}
-    models = op.models.pipelines(RUNS[name], task, settings)
-    chosen = "probabilities" in name
-    kinds = METRICS[task].items()
-    metrics = [name for name, kind in kinds if issubclass(kind, ProbabilityMetric) == chosen]
+    models = op.models.pipelines(RUNS[name], task)
     return prequential(
-        models, stream, metrics=metrics, window=15,
+        models, stream, metrics=list(METRICS[task]), window=15,
         points=10, delay=4, checkpoint=path, resume=path.exists(),
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Files of networks, and states of wrapped optimizers, of earlier versions."""
+"""Stored files of networks, and states of wrapped optimizers."""
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -22,7 +22,7 @@ from stored_networks import (
 from stored_runs import RUNS
 
 import onepass as op
-from onepass.serialization import archive, former
+from onepass.serialization import archive
 from onepass.serialization.codec import Role, class_registry
 from onepass.serialization.state import learned
 
@@ -105,8 +105,7 @@ def test_all_registered_classes_are_stored() -> None:
     assert not missing
     inside = set[str]()
     for name in RUNS:
-        found_names = class_names_in(archive.read(FILES / f"{name}.run", kind="run")["course"])
-        inside |= {former.CLASSES.get(each, each) for each in found_names}
+        inside |= set(class_names_in(archive.read(FILES / f"{name}.run", kind="run")["run"]))
     assert {name for name, e in found if e.role in {Role.METRIC, Role.RUN}} <= inside
 
 

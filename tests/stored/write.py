@@ -2,8 +2,8 @@
 
 PYTHONPATH=src:tests python tests/stored/write.py
 
-A file is written once, by the first version that supports its content; later versions must load it
-and give the predictions recorded in ``expected.json``.
+From the first release on, later versions must load a file and give the predictions recorded in
+``expected.json``. Until then, delete `files` and write them again when the format changes.
 """
 
 import copy
