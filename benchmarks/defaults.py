@@ -22,7 +22,7 @@ import torch
 from tables import RESULTS, markdown
 
 import onepass as op
-from onepass.features.presets import learner_class, names, pipelines
+from onepass.models import learner_class, names, pipelines
 from onepass_experiments import baselines
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from tables import RESULTS, markdown
 from threadpoolctl import threadpool_limits
 
 import onepass as op
+from onepass.forgetting.auto import FACTORS
 from onepass.learners.kalman import PROCESS_NOISES
-from onepass.memory.forgetting.auto import FACTORS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from oracles import kalman_square_root

@@ -9,8 +9,8 @@ from river import forest, linear_model, optim, preprocessing, tree
 from sklearn.base import BaseEstimator, RegressorMixin
 
 import onepass as op
+from onepass.forgetting.auto import FACTORS
 from onepass.integrations.river import adopt
-from onepass.memory.forgetting.auto import FACTORS
 
 Setting = Mapping[str, Any]
 

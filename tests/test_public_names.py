@@ -405,23 +405,6 @@ def test_public_packages_can_be_imported_by_statements() -> None:
         assert all(getattr(imported, name) is getattr(used, name) for name in used.__all__)
 
 
-@pytest.mark.parametrize(
-    ("statement", "remedy"),
-    [
-        ("onepass.baselines", "onepass_experiments.baselines"),
-        ("from onepass import baselines", "onepass_experiments.baselines"),
-        ("from onepass.baselines import EWC", "onepass_experiments.baselines"),
-        ("onepass.compat", "onepass.integrations"),
-        ("from onepass.compat import river", "onepass.integrations"),
-        ("import onepass.compat.river", "onepass.integrations"),
-        ("from onepass.baselines.ewc import EWC", "onepass_experiments.baselines"),
-    ],
-)
-def test_former_packages_name_their_replacement(statement: str, remedy: str) -> None:
-    with pytest.raises(ImportError, match=rf"has moved. Import {remedy}\.$"):
-        exec(statement, {"onepass": onepass})  # noqa: S102  the statements above
-
-
 if __name__ == "__main__":
     if sys.argv[1:] != ["--write"]:
         sys.exit("usage: PYTHONPATH=src python tests/test_public_names.py --write")

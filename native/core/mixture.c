@@ -1,5 +1,5 @@
 /* Experts that forget at different rates, weighted by their prequential errors: the equations (1)
-   to (3) of src/onepass/memory/forgetting/auto.py.
+   to (3) of src/onepass/forgetting/auto.py.
 
    The vectors of the experts follow one after the other; they are followed by the weights of the
    experts (EXPERTS, c), and the numerators (c) and the denominator of (1). */

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from onepass import memory as memory
     from onepass import models as models
     from onepass import nn as nn
-    from onepass import reproduce as reproduce
     from onepass import scale as scale
     from onepass import service as service
     from onepass import stream as stream
@@ -79,7 +78,6 @@ _PUBLIC = {
     "memory": "",
     "models": "",
     "nn": "",
-    "reproduce": "",
     "save": "serialization.models",
     "scale": "",
     "service": "",
@@ -87,8 +85,6 @@ _PUBLIC = {
     "stream": "",
     "suggest": "evaluate",
 }
-
-_FORMER = {"baselines", "compat"}  # importing one raises an error that names the new module
 
 __all__ = list(_PUBLIC)
 
@@ -98,11 +94,11 @@ if not TYPE_CHECKING:  # otherwise every name would be valid for type checkers
     def __getattr__(name: str) -> Any:
         if name == "__version__":
             return import_module("importlib.metadata").version("onepass")
-        if name not in _PUBLIC and name not in _FORMER:
+        if name not in _PUBLIC:
             raise AttributeError(f"module 'onepass' has no attribute {name!r}")
         if name in {"load", "save"}:
             import_module("onepass.features")  # registers the classes that model files may name
-        module = _PUBLIC.get(name)
+        module = _PUBLIC[name]
         if not module:
             return import_module(f"onepass.{name}")
         return getattr(import_module(f"onepass.{module}"), name)

@@ -1,5 +1,223 @@
-"""Public import path of the model presets of :mod:`onepass.features.presets`."""
+"""Predefined pipelines for tables, by name.
 
-from onepass.features.presets import learner_class, names, pipelines
+The name of a learner is that of its class without the task, in lower case: ``rls`` is
+:class:`onepass.RLSRegressor` or :class:`onepass.RLSClassifier`. Each model is ``Pipeline(Encode(),
+Impute(), Scale(), learner)``, which skips ``Scale`` if the learner does not depend on the units of
+the features. Some defaults are adapted to tables of more rows than weights in unknown units:
+``rls`` has a prior of the weight of one row and automatic forgetting, ``orfit`` has noise 1 and an
+intercept. Every learner of :mod:`onepass.learners` is offered.
+"""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+
+from onepass import learners
+from onepass.errors import OnepassError, ParameterError, did_you_mean
+from onepass.features import Encode, Impute, Lag, Scale
+from onepass.features.pipeline import Pipeline
 
 __all__ = ["learner_class", "names", "pipelines"]
+
+_WHERE = "op.models"
+_FEATURES = {kind.__name__.lower(): kind for kind in (Encode, Impute, Scale)}
+_TASKS = ("regression", "classification")
+
+
+def names(task: str | None = None) -> list[str]:
+    """Return the names of the models of one task, or of all tasks.
+
+    Parameters
+    ----------
+    task : {"regression", "classification"}, optional
+        Default: both.
+
+    Examples
+    --------
+    >>> len({"perceptron", "artipca"} & set(names("regression")))
+    0
+    """
+    return [
+        name
+        for name, tasks in _all_learners().items()
+        if task is None or _check_task(task) in tasks
+    ]
+
+
+def learner_class(name: str, task: str) -> type:
+    """Return the class of the learner of a model.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`names`.
+    task : {"regression", "classification"}
+        The task.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such model for the task.
+    """
+    known = _all_learners()
+    if _check_task(task) in known.get(name, {}):
+        return known[name][task]
+    there = names(task)
+    if name in known:
+        got = f"{name!r}, which is for {next(iter(known[name]))}"
+        raise ParameterError(
+            f"{_WHERE}: a model for {task} must be one of {', '.join(there)}, got {got}. "
+            "Choose one of these, or the other task."
+        )
+    raise ParameterError(
+        f"{_WHERE}: a model for {task} must be one of {', '.join(there)}, got {name!r}."
+        f"{did_you_mean(name, there) or ' Choose one of these.'}"
+    )
+
+
+def pipelines(
+    chosen: Sequence[str],
+    task: str,
+    settings: Mapping[str, object] | None = None,
+    *,
+    lags: Sequence[int] = (),
+    delay: int = 0,
+) -> dict[str, Pipeline]:
+    """Create models by name.
+
+    Parameters
+    ----------
+    chosen : sequence of str
+        Some of :func:`names`, each once.
+    task : {"regression", "classification"}
+        The task.
+    settings : mapping of str to value, optional
+        Parameters to change: ``"rls__forgetting"`` of the learner of one model,
+        ``"encode__max_categories"`` of a transformer in all of them.
+    lags : sequence of int, optional
+        Lagged targets as features: ``Lag(rows=lags, delay=delay)`` follows ``Encode``. Learners of
+        regression whose predictions depend on the units of the features learn the difference.
+    delay : int, default=0
+        Number of rows after which a target arrives.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such model, task or parameter, no row can be learned with the parameters, or
+        a model is named twice.
+
+    Examples
+    --------
+    >>> from onepass import models
+    >>> pair = models.pipelines(["rls", "sgd"], "regression", {"rls__forgetting": 0.99})
+    >>> pair["rls"].learner.forgetting
+    0.99
+    """
+    twice = [name for i, name in enumerate(chosen) if name in chosen[:i]]
+    if not chosen or twice:
+        got = f"{twice[0]!r} twice" if twice else "none"
+        raise ParameterError(
+            f"{_WHERE}: each model must be named once, got {got}. "
+            f"Choose from {', '.join(names(task))}."
+        )
+    parts = {**{name: learner_class(name, task) for name in chosen}, **_FEATURES}
+    given = {part: _for_tables(kind) for part, kind in parts.items()}
+    for setting, value in (settings or {}).items():
+        part, parameter = _split_setting(setting, parts)
+        given[part][parameter] = value
+    made = {}
+    for name in chosen:
+        encode, *features = (kind(**given[part]) for part, kind in _FEATURES.items())
+        first_order = not getattr(parts[name], "_scale_invariant", False)
+        lag = [Lag(rows=tuple(lags), delay=delay, difference=first_order)] if lags else []
+        made[name] = Pipeline(encode, *lag, *features, parts[name](**given[name]))
+    for model in made.values():
+        _check_learnable(model)
+    return made
+
+
+_PER_FEATURE = ("initial_coef", "ridge")  # may have one value for each feature
+
+
+def _check_learnable(model: Pipeline) -> None:
+    """Reject parameters with which no row can be learned, such as a forgetting of 2.
+
+    A learner checks its parameters at its first row, so a copy learns one; other errors about that
+    row are ignored.
+    """
+    learner = model.learner
+    if any(isinstance(getattr(learner, name, None), (list, np.ndarray)) for name in _PER_FEATURE):
+        return
+    y: Any = np.zeros(1)
+    if is_classifier(learner):
+        classes = getattr(learner, "classes", None)
+        y = classes[:1] if isinstance(classes, (list, tuple)) and classes else y.astype(int)
+    time = {"time": np.zeros(1)} if getattr(learner, "_uses_time", False) else {}
+    try:
+        clone(model).test_then_train(np.ones((1, 2)), y, **time)
+    except ParameterError:
+        raise
+    except OnepassError:
+        return
+    except (TypeError, ValueError, MemoryError) as error:
+        raise ParameterError(
+            f"{type(learner).__name__}: the parameters must allow the learner to learn a row, got "
+            f"an error: {error}. Change the parameters."
+        ) from error
+
+
+def _split_setting(setting: str, parts: Mapping[str, type]) -> tuple[str, str]:
+    """Split a setting such as ``"rls__forgetting"`` into part and parameter."""
+    part, _, parameter = setting.replace(".", "__", 1).partition("__")  # a dot until 0.1
+    if part not in parts or not parameter:
+        raise ParameterError(
+            f"{_WHERE}: a setting must belong to a part in use, {', '.join(parts)}, such as "
+            f"{next(iter(parts))}__<parameter>, got "
+            f"{setting!r}.{did_you_mean(part, parts) or ' Write <part>__<parameter>.'}"
+        )
+    accepted = list(inspect.signature(parts[part]).parameters)
+    if parameter not in accepted:
+        raise ParameterError(
+            f"{_WHERE}: a setting of {part} must name one of its parameters, "
+            f"{', '.join(accepted)}, got "
+            f"{parameter!r}.{did_you_mean(parameter, accepted) or ' Choose one of these.'}"
+        )
+    return part, parameter
+
+
+def _for_tables(kind: type) -> dict[str, Any]:
+    """Return defaults adapted to tables."""
+    start: dict[str, dict[str, Any]] = {
+        "process_noise": {},
+        "potential": {"fit_intercept": True},
+        # a prior of one row: stable from the first rows, in any units; most tables drift
+        "prior": {"prior": 1.0, "forgetting": "auto"},
+        "memory": {"noise": 1.0, "fit_intercept": True},  # more rows than weights: average
+        "initial": {"fit_intercept": True},  # the classes of a table are seldom balanced
+    }
+    accepted = inspect.signature(kind).parameters
+    return next((given for name, given in start.items() if name in accepted), {})
+
+
+def _all_learners() -> dict[str, dict[str, type]]:
+    """Return the classes of all learners: name -> task -> class."""
+    known: dict[str, dict[str, type]] = {}
+    for listed in learners.__all__:
+        kind = getattr(learners, listed)
+        task = "classification" if is_classifier(kind()) else "regression"
+        name = listed.removesuffix("Regressor").removesuffix("Classifier")
+        name = name.replace("KernelRLS", "KRLS").lower()
+        known.setdefault(name, {})[task] = kind
+    return known
+
+
+def _check_task(task: str) -> str:
+    if task not in _TASKS:
+        raise ParameterError(
+            f"{_WHERE}: `task` must be {' or '.join(map(repr, _TASKS))}, got {task!r}. "
+            "Choose one of the two."
+        )
+    return task

@@ -60,7 +60,7 @@ state, and of all experts of a mixture. ``ls_rotate(vector, n, rows, weights)`` 
 (n, stride), not centred, of any weights; it returns whether the vector is finite.
 ``mix(k, n, c, indicators, Y, weights, each, numbers, errors)`` writes the errors (n, c) of a
 mixture of up to 16 experts with errors ``each`` (k, n, c), and updates its ``numbers``: the weights
-(k, c), and the numerators (c) and denominator in (1) of :mod:`onepass.memory.forgetting.auto`.
+(k, c), and the numerators (c) and denominator in (1) of :mod:`onepass.forgetting.auto`.
 ``indicators`` is whether targets are class indicators; ``weights`` may be None.
 
 ``Format(d, c, format)`` is how single rows are read. ``format`` is None, or a tuple (array,

@@ -436,8 +436,6 @@ class _StreamFactory:
 def _selected(given: dict[str, Iterable[str] | None]) -> dict[str, list[str]]:
     """Return the selected streams and methods by name."""
     known = continual_names()
-    if not isinstance(given["methods"], (str, type(None))):  # former names are keys of TITLES
-        given = {**given, "methods": [TITLES.get(name, name) for name in given["methods"]]}
     found = {w: validation.check_subset(given[w], known[w], w, "continual") for w in known}
     keys = {title: key for key, title in TITLES.items()}
     return {**found, "methods": [keys[title] for title in found["methods"]]}

@@ -18,9 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import onepass as op
-from onepass import learners
+from onepass import learners, models
 from onepass.cli import main
-from onepass.features import presets
 
 ONEPASS = [sys.executable, "-c", "import sys; from onepass.cli import main; sys.exit(main())"]
 HEADER = "id,by,km,at,price"
@@ -96,7 +95,7 @@ def test_run_report_equals_prequential_report(capsys: pytest.CaptureFixture[str]
     report = op.evaluate.Report.from_json("a/b/report.json")
     stream = op.stream.read("trips.csv", target="price", drop=["id"])
     again = op.evaluate.prequential(
-        presets.pipelines(["rls"], "regression"), stream, ["rmse", "mae"], window=50
+        models.pipelines(["rls"], "regression"), stream, ["rmse", "mae"], window=50
     )
     assert report.overall == again.overall
     assert report.recent == again.recent
@@ -126,7 +125,7 @@ def test_scores_do_not_depend_on_the_block_size(block: int) -> None:
     does(f"run trips.csv --target price --block {block} -q --report out")
     predictions = op.evaluate.Report.from_json("out/report.json").scores["rls"].overall
     stream = op.stream.read("trips.csv", target="price")
-    whole = op.evaluate.prequential(presets.pipelines(["rls"], "regression"), stream)
+    whole = op.evaluate.prequential(models.pipelines(["rls"], "regression"), stream)
     assert predictions == pytest.approx(whole.scores["rls"].overall, abs=1e-6)
 
 
@@ -182,10 +181,10 @@ def test_several_targets_give_one_prediction_column_each() -> None:
     assert list(rows(Path("out.csv").read_text())[0]) == ["prediction0", "prediction1"]
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", models.names())
 @pytest.mark.usefixtures("trips")
 def test_run_accepts_all_learners(name: str) -> None:
-    task = "regression" if name in presets.names("regression") else "classification"
+    task = "regression" if name in models.names("regression") else "classification"
     extra = "--set orfit.noise=1" if name == "orfit" else ""
     target = "price" if task == "regression" else "by"
     does(f"run trips.csv --target {target} --model {name} {extra} -q")
@@ -193,9 +192,9 @@ def test_run_accepts_all_learners(name: str) -> None:
 
 def test_preset_names_cover_all_learners() -> None:
     listed = {
-        presets.learner_class(name, task).__name__
+        models.learner_class(name, task).__name__
         for task in ("regression", "classification")
-        for name in presets.names(task)
+        for name in models.names(task)
     }
     assert listed == set(learners.__all__)
 
@@ -426,15 +425,15 @@ def test_reproduce_lists_all_experiments(capsys: pytest.CaptureFixture[str]) -> 
 def test_reproduce_runs_an_experiment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from onepass import reproduce
+    import onepass_experiments
     from onepass.stream import Images
 
     rng = np.random.default_rng(0)
     pictures = rng.integers(0, 256, size=(130, 28, 28), dtype=np.uint8)
     twos = np.full(130, 2, dtype=np.uint8)
     images = Images(pictures, twos, pictures[:5], twos[:5])
-    figure6 = functools.partial(reproduce.EXPERIMENTS["orfit-fig6"], images, runs=1)
-    monkeypatch.setitem(reproduce.EXPERIMENTS, "orfit-fig6", figure6)
+    figure6 = functools.partial(onepass_experiments.EXPERIMENTS["orfit-fig6"], images, runs=1)
+    monkeypatch.setitem(onepass_experiments.EXPERIMENTS, "orfit-fig6", figure6)
     shown = []
     for name in ("orfit-fig6", "orfit-2022-fig2"):
         assert main(["reproduce", name, "--draws", "1", "--out", str(tmp_path / name)]) == 0

@@ -6,11 +6,10 @@ import re
 import pytest
 
 from documents import COMMANDS, ROOT, options
-from onepass import evaluate
+from onepass import evaluate, models
 from onepass.cli.app import app
-from onepass.features import presets
+from onepass.forgetting.parse import rule
 from onepass.memory import forgetting
-from onepass.memory.forgetting.parse import rule
 from onepass.stream.formats import PACKED, SUFFIXES
 from onepass_experiments import baselines
 from onepass_experiments.orfit_deep_networks import METHODS
@@ -82,7 +81,7 @@ def test_documented_options_exist(command: str) -> None:
 
 
 def test_models_and_metrics_of_the_command_line_are_documented() -> None:
-    names = {*presets.names(), *set().union(*evaluate.METRICS.values())}
+    names = {*models.names(), *set().union(*evaluate.METRICS.values())}
     assert not undocumented(names, sections()["run"])
 
 

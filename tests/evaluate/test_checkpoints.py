@@ -519,15 +519,13 @@ def _wreck(tree: Any, path: tuple[str, ...], value: Any) -> Any:
 @pytest.mark.parametrize(
     "path",
     [
-        "source", "source.rows", "resumed", "settings", "course", "course.models",
-        "course.models.rls", "course.models.last value",
-        "course.seconds", "course.ledger", "course.ledger.rows", "course.ledger.models",
-        "course.ledger.models.rls", "course.ledger.models.rls.metrics.mae",
-        "course.ledger.models.rls.metrics.mae._total", "course.ledger.models.rls.window",
-        "course.ledger.models.rls.last", "course.ledger.overall_curve",
-        "course.ledger.overall_curve.rows", "course.ledger.overall_curve.stride",
-        "course.ledger.recent_curve", "course.room", "course.room.waiting",
-        "course.room.waiting.due", "course.room.waiting.X",
+        "source", "source.rows", "resumed", "settings", "run", "run.models", "run.models.rls",
+        "run.models.last value", "run.seconds", "run.history", "run.history.rows",
+        "run.history.models", "run.history.models.rls", "run.history.models.rls.metrics.mae",
+        "run.history.models.rls.metrics.mae._total", "run.history.models.rls.window",
+        "run.history.models.rls.last", "run.history.overall_curve",
+        "run.history.overall_curve.rows", "run.history.overall_curve.stride",
+        "run.history.recent_curve", "run.last", "run.pending", "run.pending.due", "run.pending.X",
     ],
 )  # fmt: skip
 def test_forged_checkpoint_is_refused_without_learning(path: str, wrecks: tuple[Any, Path]) -> None:
@@ -606,7 +604,7 @@ def test_resuming_without_drift_detectors_warns(tmp_path: Path) -> None:
         (("source", "fingerprint", "columns"), 3),
         (("source", "name"), 3),
         (("finished",), "yes"),
-        (("course", "models", "rls", "learner_"), 3),
+        (("run", "models", "rls", "learner_"), 3),
     ],
 )
 def test_forged_run_fields_are_refused(tmp_path: Path, at: tuple[str, ...], by: Any) -> None:

@@ -7,10 +7,9 @@ import pandas as pd
 import pytest
 
 import onepass as op
-from onepass import stream
+from onepass import models, stream
 from onepass.errors import ColumnError, NotFittedError, OnepassError
 from onepass.evaluate import predictions
-from onepass.features import presets
 from onepass.learners.linear import named_coefficients
 
 ROWS = [{"id": i, "km": i % 7, "by": ("sea", "air")[i % 2]} for i in range(100)]
@@ -19,7 +18,7 @@ TARGETS = np.array([2.0 * row["km"] + (row["by"] == "sea") for row in ROWS])
 
 @pytest.fixture
 def model() -> Any:
-    return presets.pipelines(["rls"], "regression")["rls"].partial_fit(ROWS, TARGETS)
+    return models.pipelines(["rls"], "regression")["rls"].partial_fit(ROWS, TARGETS)
 
 
 @pytest.mark.parametrize("block", [1, 7, 1000])
@@ -40,7 +39,7 @@ def test_predictions_do_not_change_the_model(model: Any) -> None:
 
 def test_several_outputs_have_one_column_each() -> None:
     X = np.eye(3)
-    model = presets.pipelines(["rls"], "regression")["rls"].partial_fit(X, np.c_[X[:, 0], X[:, 1]])
+    model = models.pipelines(["rls"], "regression")["rls"].partial_fit(X, np.c_[X[:, 0], X[:, 1]])
     (block,) = predictions(model, stream.read(X))
     assert list(block) == ["prediction0", "prediction1"]
 
@@ -61,7 +60,7 @@ def test_errors_name_the_rows_of_the_block(model: Any) -> None:
     ):
         list(predictions(model, stream.read(bad, block=5)))
     with pytest.raises(NotFittedError):
-        list(predictions(presets.pipelines(["rls"], "regression")["rls"], stream.read(ROWS)))
+        list(predictions(models.pipelines(["rls"], "regression")["rls"], stream.read(ROWS)))
 
 
 def test_errors_count_skipped_rows(model: Any) -> None:

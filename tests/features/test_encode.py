@@ -26,8 +26,8 @@ from onepass.errors import (
 )
 from onepass.features import Encode
 from onepass.features.pipeline import Pipeline
-from onepass.features.presets import pipelines
 from onepass.learners import RLSRegressor
+from onepass.models import pipelines
 from onepass.validation.table import Table
 
 pytestmark = pytest.mark.filterwarnings("ignore::onepass.errors.ManyCategoriesWarning")

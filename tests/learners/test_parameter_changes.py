@@ -10,7 +10,7 @@ from sklearn.base import clone
 import onepass as op
 from cases import snapshot
 from onepass.errors import MergeError, OnepassError, ParameterError, ShapeError
-from onepass.memory.forgetting import Exponential
+from onepass.forgetting import Exponential
 
 X = np.random.default_rng(0).normal(size=(60, 4))
 Y = X @ [1.0, 2.0, 3.0, 4.0] + 0.1

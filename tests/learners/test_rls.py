@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from onepass import RLSClassifier, RLSRegressor
 from onepass.errors import ParameterError
-from onepass.memory.forgetting import Exponential
+from onepass.forgetting import Exponential
 from onepass.memory.least_squares import triangle
 from oracles import ridge_qr, rls_row_by_row
 from sampling import sample

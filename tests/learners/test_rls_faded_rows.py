@@ -8,7 +8,7 @@ import pytest
 
 import onepass as op
 from onepass.errors import WindupWarning
-from onepass.memory.forgetting import Bounded, Directional, Exponential, Window
+from onepass.forgetting import Bounded, Directional, Exponential, Window
 
 Floats = Any
 

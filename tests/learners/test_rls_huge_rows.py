@@ -10,7 +10,7 @@ import pytest
 
 import onepass as op
 from onepass.errors import NumericalError
-from onepass.memory.forgetting import Bounded, Directional, Exponential, Window
+from onepass.forgetting import Bounded, Directional, Exponential, Window
 from sampling import sample
 
 X = np.array([[1.0, 2.0], [2.0, 1.0], [0.0, 1.0], [3.0, -1.0]])

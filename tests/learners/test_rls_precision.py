@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from onepass import RLSRegressor
 from onepass.errors import NumericalError
-from onepass.memory.forgetting import Exponential
+from onepass.forgetting import Exponential
 from oracles import ridge_qr
 
 Floats = NDArray[np.float64]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from onepass import forgetting, memory
+from onepass.forgetting.protocols import ForgettingRule
 from onepass.memory.blocks import Blocks
-from onepass.memory.forgetting.protocols import ForgettingRule
 from onepass.memory.protocols import Divided, GrowingState, Memory, MemoryState, Mergeable
 
 

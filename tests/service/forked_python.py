@@ -21,7 +21,7 @@ _PROGRAM = """
 import contextlib, gc, json, os, select, signal, sys
 sys.path[:] = {path!r}
 import importlib.resources.readers, numpy, sklearn.utils._pprint
-import onepass, onepass.cli.app, onepass.cli.model, onepass.cli.serve, onepass.features.presets
+import onepass, onepass.cli.app, onepass.cli.model, onepass.cli.serve, onepass.models
 import onepass.learners, onepass.service, onepass.service.http.app
 import onepass.service.http.connection, onepass.service.http.server, onepass.service.http.status
 import uvicorn.lifespan.off, uvicorn.loops.auto

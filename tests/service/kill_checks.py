@@ -123,14 +123,14 @@ def kill_at(step: str, nth: int = 1) -> None:
 def _copy_old_blocks(journal: Journal) -> None:
     """Copy the blocks that the open transaction will delete."""
     blocks = journal._rows(
-        "SELECT sequence, kind, aside, body FROM log "
+        "SELECT sequence, kind, body FROM log "
         "WHERE sequence <= (SELECT min(sequence) FROM snapshots)"
     )
     with closing(sqlite3.connect(_second_file(journal.path), isolation_level=None)) as db:
         db.execute("PRAGMA synchronous = OFF")
-        db.execute("CREATE TABLE IF NOT EXISTS log (sequence PRIMARY KEY, kind, aside, body)")
+        db.execute("CREATE TABLE IF NOT EXISTS log (sequence PRIMARY KEY, kind, body)")
         db.execute("BEGIN")
-        db.executemany("INSERT OR IGNORE INTO log VALUES (?, ?, ?, ?)", blocks)
+        db.executemany("INSERT OR IGNORE INTO log VALUES (?, ?, ?)", blocks)
         db.execute("COMMIT")
 
 

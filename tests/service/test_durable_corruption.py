@@ -53,12 +53,12 @@ class StoredFiles:
             with op.durable(path) as durable:
                 assert state_bits(durable) == self.bits
                 assert durable.version == self.version
-                self._asked(durable)
+                self._requests_hold(durable)
         except (StoreError, CheckpointError):
             return False
         return True
 
-    def _asked(self, durable: Any) -> None:
+    def _requests_hold(self, durable: Any) -> None:
         """Each request is refused or has the expected result."""
         for wanted in (
             lambda: durable.rollback(to=5),
@@ -178,7 +178,6 @@ def test_zeroed_sectors_are_refused_or_harmless(merged: StoredFiles, data: st.Da
         "DELETE FROM snapshots WHERE sequence = 18",
         "UPDATE log SET body = zeroblob(length(body)) WHERE sequence = 19",
         "UPDATE log SET seen = seen + 1 WHERE sequence = 19",
-        "UPDATE log SET aside = 1 - aside WHERE sequence = 19",
         "UPDATE log SET kind = 'pass' WHERE sequence = 19",
         "UPDATE log SET note = '{}' WHERE sequence = 19",
         "UPDATE log SET digest = zeroblob(32) WHERE sequence = 19",
@@ -208,13 +207,16 @@ def test_edited_databases_are_refused(merged: StoredFiles, statement: str) -> No
 @pytest.mark.parametrize(
     ("statement", "wanted"),
     [
-        ("UPDATE keys SET said = zeroblob(length(said))", lambda d: d.learn(X, Y, key="first")),
+        (
+            "UPDATE keys SET predictions = zeroblob(length(predictions))",
+            lambda d: d.learn(X, Y, key="first"),
+        ),
         ("UPDATE keys SET sequence = 7", lambda d: d.learn(X, Y, key="first")),
         (
-            "UPDATE asked SET body = zeroblob(length(body))",
+            "UPDATE pending SET body = zeroblob(length(body))",
             lambda d: d.learn_labels(d.test, [1.0, 2.0]),
         ),
-        ("UPDATE asked SET until = until + 1", lambda d: d.learn_labels(d.test, [1.0, 2.0])),
+        ("UPDATE pending SET until = until + 1", lambda d: d.learn_labels(d.test, [1.0, 2.0])),
         ("UPDATE snapshots SET body = x'00' WHERE sequence = 0", lambda d: d.rollback(to=1)),
         ("DELETE FROM log WHERE sequence = 8", lambda d: d.rollback(to=9)),
     ],
@@ -246,7 +248,7 @@ def test_changed_key_is_refused(merged: StoredFiles, which: int) -> None:
 
 
 @pytest.mark.parametrize("byte", [0xA0, ord("x"), 0])
-@pytest.mark.parametrize("word", [b"aside INTEGER", b"keys_by_time", b"TABLE asked"])
+@pytest.mark.parametrize("word", [b"seen INTEGER", b"keys_by_time", b"TABLE pending"])
 def test_changed_table_definition_is_refused(merged: StoredFiles, word: bytes, byte: int) -> None:
     path = merged.copied()
     whole = bytearray(path.read_bytes())
@@ -360,8 +362,8 @@ def test_removed_file_is_created_again(tmp_path: Path) -> None:
 def test_digests_cover_all_fields(merged: StoredFiles) -> None:
     columns = {
         table: {name for _, name, *_ in query(merged.path, f"PRAGMA table_info({table})")}
-        for table in ("log", "keys", "asked", "snapshots")
+        for table in ("log", "keys", "pending", "snapshots")
     }
-    assert columns["log"] == {"sequence", "kind", "rows", "seen", "aside", "note", "body", "digest"}
-    assert columns["keys"] == {"number", "key", "digest", "sequence", "said", "at", "seal"}
-    assert columns["asked"] == {"number", "id", "until", "body", "seal"}
+    assert columns["log"] == {"sequence", "kind", "rows", "seen", "note", "body", "digest"}
+    assert columns["keys"] == {"number", "key", "digest", "sequence", "at", "seal", "predictions"}
+    assert columns["pending"] == {"number", "id", "until", "body", "seal"}

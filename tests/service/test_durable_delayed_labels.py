@@ -17,7 +17,6 @@ from onepass.errors import (
     ShapeError,
 )
 from onepass.service import Durable
-from onepass.service.requests import Block
 
 X = np.random.default_rng(0).normal(size=(40, 4))
 Y = X @ np.arange(4.0)
@@ -227,7 +226,7 @@ def test_weights_and_times_come_with_the_labels(tmp_path: Path) -> None:
 
 def test_keys_of_requests_and_of_labels_are_distinct(durable: Durable) -> None:
     ids = durable.predict_pending(X[20:22])[1]
-    for key in (ids[0], f"a{ids[0]}", f"asked:{ids[0]}"):
+    for key in (ids[0], f"a{ids[0]}", f"pending:{ids[0]}"):
         durable.learn(X[22:23], Y[22:23], key=key)
     assert not durable.learn_labels(ids, Y[20:22]).repeated
     for key in (ids[1], f"a{ids[1]}"):
@@ -284,43 +283,6 @@ def test_large_whole_numbers_are_distinct(tmp_path: Path) -> None:
         assert durable.learn_labels(ids, [2**53]).repeated
         with pytest.raises(IdempotencyConflictError):
             durable.learn_labels(ids, [2**53 + 1])
-
-
-def test_text_of_a_former_digest_is_a_duplicate(tmp_path: Path) -> None:
-    """The digest of a text label depended on its own length only."""
-    with op.durable(tmp_path / "c.db", op.RLSClassifier()) as durable:
-        ids = durable.predict_pending(X[:2])[1]
-        durable.learn_labels(ids, ["cat", "horse"])
-        for name, value in zip(ids, ["cat", "horse"], strict=True):
-            known = next(durable._journal.results([f"a{name}"]), None)
-            assert known is not None
-            block = Block(np.empty((1, 0)), np.array([value]))
-            old = known._replace(digest=block.former_digest())
-            durable._journal._db.execute(
-                "UPDATE keys SET digest = ?, seal = ? WHERE key = ?",
-                (old.digest, old.seal(), old.key),
-            )
-        assert durable.learn_labels(ids, ["cat", "horse"]).repeated
-        with pytest.raises(IdempotencyConflictError):
-            durable.learn_labels(ids, ["cat", "mouse"])
-
-
-def test_labels_of_a_former_digest_are_duplicates(durable: Durable) -> None:
-    """The former digest of a number depended on its dtype."""
-    ids = durable.predict_pending(X[20:22])[1]
-    y = np.array([3, 4])
-    durable.learn_labels(ids, y)
-    for name, value in zip(ids, y, strict=True):
-        block = Block(np.empty((1, 0)), np.array([value]))
-        known = next(durable._journal.results([f"a{name}"]), None)
-        assert known is not None
-        old = known._replace(digest=block.former_digest())
-        durable._journal._db.execute(
-            "UPDATE keys SET digest = ?, seal = ? WHERE key = ?", (old.digest, old.seal(), old.key)
-        )
-    assert durable.learn_labels(ids, y).repeated
-    with pytest.raises(IdempotencyConflictError):
-        durable.learn_labels(ids, [3, 5])
 
 
 def test_rows_of_one_request_expire_together(durable: Durable) -> None:

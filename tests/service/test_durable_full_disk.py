@@ -48,7 +48,7 @@ def test_crash_during_the_check_for_space_leaves_no_record(tmp_path: Path) -> No
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         durable.predict_pending(X[:2])
         durable._journal._db.execute(
-            "INSERT INTO asked (id, until, body, seal) VALUES ('', 0.0, zeroblob(65536), x'')"
+            "INSERT INTO pending (id, until, seal, body) VALUES ('', 0.0, x'', zeroblob(65536))"
         )
         found = copy_after_crash(durable, tmp_path / "copy")
     description = examine(found)

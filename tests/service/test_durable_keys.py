@@ -103,11 +103,11 @@ def test_refused_rows_leave_state_and_keys_unchanged(
     with pytest.raises(error):
         durable.learn(*bad, key="a")
     assert (durable.version, durable.rows_seen) == (1, 20)
-    assert asked_like(durable, "keys") == asked_like(durable, "asked") == 0
+    assert rows_like(durable, "keys") == rows_like(durable, "pending") == 0
     assert not durable.learn(X[20:25], Y[20:25], key="a").repeated  # the key is free
 
 
-def asked_like(durable: Durable, table: str) -> int:
+def rows_like(durable: Durable, table: str) -> int:
     found: int = durable._journal._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
     return found
 
@@ -121,7 +121,7 @@ def test_keys_and_positions_are_short_text(durable: Durable, name: str, word: An
     assert durable.version == 0
 
 
-@pytest.mark.parametrize("key", ["x" * 512, "'; DROP TABLE log; --", "\0", "🦊", "asked:", "a\nb"])
+@pytest.mark.parametrize("key", ["x" * 512, "'; DROP TABLE log; --", "\0", "🦊", "a\nb"])
 def test_any_text_can_be_a_key(durable: Durable, key: str) -> None:
     assert not durable.learn(X[:1], Y[:1], key=key).repeated
     assert durable.learn(X[:1], Y[:1], key=key).repeated
@@ -269,7 +269,7 @@ def test_many_expired_keys_are_deleted_in_steps(
         left = []
         for _ in range(4):
             durable.commit_pending()
-            left.append((asked_like(durable, "keys"), asked_like(durable, "asked")))
+            left.append((rows_like(durable, "keys"), rows_like(durable, "pending")))
         assert left == [(15, 5), (5, 0), (0, 0), (0, 0)]
 
 

@@ -112,6 +112,6 @@ def test_expiry_is_complete_or_absent_after_a_kill(
     assert fork_server.run(plan) == -signal.SIGKILL
     gone = step == "after commit"
     assert query(plan.path, "SELECT count(*) FROM keys") == [(0 if gone else 1,)]
-    assert query(plan.path, "SELECT count(*) FROM asked") == [(0 if gone else 3,)]
+    assert query(plan.path, "SELECT count(*) FROM pending") == [(0 if gone else 3,)]
     with op.durable(plan.path) as model:
         assert state_bits(model) == before

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onepass as op
+from onepass import models
 from onepass.errors import ParameterError, StoreError
-from onepass.features import presets
 from onepass.service import journal, writer
 
 X = np.random.default_rng(0).normal(size=(200, 4))
@@ -19,7 +19,7 @@ Y = X @ np.arange(4.0) + np.random.default_rng(1).normal(size=200)
 
 
 def pipeline() -> Any:
-    return presets.pipelines(["rls"], "regression")["rls"]
+    return models.pipelines(["rls"], "regression")["rls"]
 
 
 def learn(durable: Any, n: int) -> dict[int, Any]:

@@ -9,7 +9,7 @@ from web_server import TOKEN, Server, rows
 
 import onepass as op
 from onepass.cli.app import main
-from onepass.features.presets import pipelines
+from onepass.models import pipelines
 
 Serve = Callable[..., tuple[int, str]]
 

@@ -285,7 +285,7 @@ def test_memory_of_idle_connections_is_bounded(server: Server) -> None:
         ("PUT", "/v2/models/deep", b'{"model":"rls","settings":{"a":' + b"[" * 60_000),
         ("PUT", "/v2/models/deep", b'{"model":"rls","settings":' + b'{"a":' * 3000),
         ("POST", "/v2/models/rls/rollback", b'{"to":' + b"[" * 60_000),
-        ("POST", INFER, json.dumps(rows([[1]], ask=True, seconds=10**400)).encode()),
+        ("POST", INFER, json.dumps(rows([[1]], await_label=True, seconds=10**400)).encode()),
     ],
 )  # fmt: skip
 def test_deeply_nested_or_huge_json_is_refused(

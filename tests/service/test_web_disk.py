@@ -51,7 +51,7 @@ def test_predictions_continue_while_the_disk_stalls(tmp_path: Path) -> None:
         before = server.send("POST", INFER, rows([[5.0]]))[1]
         server.stalled.touch()
         works = [lambda i=i: learn(server, i) for i in range(1, 21)]
-        works += [lambda: server.send("POST", INFER, rows([[1.0]], ask=True))] * 20
+        works += [lambda: server.send("POST", INFER, rows([[1.0]], await_label=True))] * 20
         works += [
             lambda: server.send("GET", STATE),
             lambda: server.send("GET", "/metrics"),
@@ -105,7 +105,7 @@ def test_full_disk_is_507_until_space_is_free(tmp_path: Path) -> None:
             assert (status, "rls.db" in response["error"]) == (507, True)
             assert str(tmp_path) not in response["error"]
         assert server.send("POST", INFER, rows([[1.0]]))[0] == 200
-        assert server.send("POST", INFER, rows([[1.0]] * 16_000, ask=True))[0] == 507
+        assert server.send("POST", INFER, rows([[1.0]] * 16_000, await_label=True))[0] == 507
         assert server.send("GET", "/v2/health/live")[0] == 200
         status, response, _ = server.send("GET", "/v2/health/ready")
         assert (status, str(tmp_path) in response["error"]) == (503, False)

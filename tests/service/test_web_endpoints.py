@@ -147,20 +147,19 @@ def test_labels_of_pending_rows_are_learned_once(server: Server) -> None:
     assert response["model_version"] == "1"
     ids = output(response, "id")
 
-    def label(ids: list[str], y: list[float], path: str = "labels") -> tuple[int, object, object]:
+    def label(ids: list[str], y: list[float]) -> tuple[int, object, object]:
         given = {"id": ("BYTES", ids), "y": ("FP64", y)}
         inputs = [
             {"name": name, "shape": [len(data)], "datatype": datatype, "data": data}
             for name, (datatype, data) in given.items()
         ]
         body = {"inputs": inputs}
-        return server.send("POST", f"{at}/{path}", body)
+        return server.send("POST", f"{at}/labels", body)
 
     status, again, _ = label(ids, [3, 4])
     assert (status, again["model_version"]) == (200, "2")
     assert output(again)[0] == output(response)[0]
     assert label(ids, [3, 4])[2]["idempotent-replayed"] == "true"
-    assert label(ids, [3, 4], "answers")[2]["idempotent-replayed"] == "true"  # the former path
     assert label(ids, [3, 5])[0] == 409
     assert label(["unknown"], [3])[0] == 400
     for body in (rows([[3]]), {"inputs": [{"name": "id", "shape": [1], "datatype": "BYTES",
@@ -169,13 +168,13 @@ def test_labels_of_pending_rows_are_learned_once(server: Server) -> None:
             status, error, _ = server.send("POST", f"{at}/{verb}", body)
             assert status == 400
             assert "op." not in error["error"]
-    _, response, _ = server.send("POST", f"{at}/infer", rows([[3]], ask=True, seconds=0))
+    _, response, _ = server.send("POST", f"{at}/infer", rows([[3]], await_label=True, seconds=0))
     time.sleep(0.01)
     assert label(output(response, "id"), [3])[0] == 400
     for parameters in (
-        {"ask": "yes"},
-        {"ask": True, "seconds": "long"},
-        {"ask": True, "seconds": -1},
+        {"await_label": "yes"},
+        {"await_label": True, "seconds": "long"},
+        {"await_label": True, "seconds": -1},
     ):
         assert server.send("POST", f"{at}/infer", rows([[3]], **parameters))[0] == 400
 
@@ -185,7 +184,7 @@ def test_version_in_the_path_must_be_current(server: Server) -> None:
     server.send("POST", f"{at}/learn", rows([[1]], [1]))
     assert server.send("POST", f"{at}/versions/1/infer", rows([[1]]))[0] == 200
     assert server.send("POST", f"{at}/versions/7/infer", rows([[1]]))[0] == 404
-    assert server.send("POST", f"{at}/versions/7/infer", rows([[1]], ask=True))[0] == 404
+    assert server.send("POST", f"{at}/versions/7/infer", rows([[1]], await_label=True))[0] == 404
     assert server.send("GET", f"{at}/versions/1/ready")[0] == 200
     assert server.send("GET", f"{at}/versions/0")[0] == 404
 

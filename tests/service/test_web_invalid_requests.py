@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from web_server import Server, rows
 
+from onepass import models
 from onepass.errors import ParameterError, ShapeError
-from onepass.features import presets
 from onepass.validation import arrays
 
 INFER, LEARN = "/v2/models/rls/infer", "/v2/models/rls/learn"
@@ -87,19 +87,19 @@ def test_number_of_features_is_limited(server: Server) -> None:
 @pytest.mark.parametrize(
     ("path", "parameters", "response"),
     [
-        (LEARN, {"ask": True}, "must be sent to infer"),
+        (LEARN, {"await_label": True}, "must be sent to infer"),
         (LEARN, {"seconds": 3}, "must be sent with 'await_label'"),
-        ("/v2/models/rls/answers", {"ask": True}, "must be sent to infer"),
+        ("/v2/models/rls/labels", {"await_label": True}, "must be sent to infer"),
         (INFER, {"seconds": 3}, "must be sent with 'await_label'"),
-        (INFER, {"ask": False, "seconds": 3}, "must be sent with 'ask'"),
-        (INFER, {"ask": 1}, "must be true or false"),
-        (INFER, {"ask": True, "seconds": -1}, "Choose another `seconds`"),
+        (INFER, {"await_label": False, "seconds": 3}, "must be sent with 'await_label'"),
+        (INFER, {"await_label": 1}, "must be true or false"),
+        (INFER, {"await_label": True, "seconds": -1}, "Choose another `seconds`"),
     ],
 )
 def test_parameters_in_the_wrong_place_are_refused(
     server: Server, path: str, parameters: dict[str, Any], response: str
 ) -> None:
-    names = ("id", "y") if path.endswith("answers") else ("km", "y")
+    names = ("id", "y") if path.endswith("labels") else ("km", "y")
     inputs = [{"name": name, "shape": [1], "datatype": "FP64", "data": [1]} for name in names]
     if names[0] == "id":
         inputs[0].update(datatype="BYTES", data=["x"])
@@ -162,13 +162,13 @@ def test_model_with_invalid_settings_is_not_created(
     assert not (server.folder / "bad.db").exists()
 
 
-CLASSIFIERS = presets.names("classification")
+CLASSIFIERS = models.names("classification")
 
 
 @pytest.mark.parametrize(
     ("task", "name", "settings"),
     [
-        *(("regression", name, {}) for name in presets.names("regression")),
+        *(("regression", name, {}) for name in models.names("regression")),
         *(("classification", name, {}) for name in CLASSIFIERS),
         *(("classification", name, {"classes": ["ham", "spam"]}) for name in CLASSIFIERS),
         *(("classification", name, {"classes": [1, 2]}) for name in CLASSIFIERS),
@@ -182,7 +182,7 @@ CLASSIFIERS = presets.names("classification")
 def test_presets_accept_valid_settings(task: str, name: str, settings: dict[str, Any]) -> None:
     given = {f"{name}.{parameter}": value for parameter, value in settings.items()}
     try:
-        model = presets.pipelines([name], task, given)[name]
+        model = models.pipelines([name], task, given)[name]
     except ParameterError:
         pytest.skip("it has no such parameter")
     assert not model.__sklearn_is_fitted__()
@@ -193,7 +193,7 @@ def test_presets_accept_valid_settings(task: str, name: str, settings: dict[str,
 def test_size_of_encoded_text_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """A short text is encoded as one number for each category."""
     monkeypatch.setattr(arrays, "_MAX_VALUES", 1000)
-    model = presets.pipelines(["rls"], "regression")["rls"]
+    model = models.pipelines(["rls"], "regression")["rls"]
     rows = [{"who": f"u{i}"} for i in range(30)]
     model.partial_fit(rows, np.zeros(30))
     before = model.predict(rows[:3])

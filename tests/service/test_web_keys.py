@@ -1,12 +1,10 @@
 """Idempotency keys over HTTP depend on the values of rows, not on their encoding."""
 
 import gzip
-import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Barrier
 from typing import Any
 from uuid import uuid4
@@ -14,13 +12,11 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 import pytest
-from durable_files import execute_sql, query
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from web_server import Server, rows
+from web_server import Server
 
 import onepass as op
-from onepass.service.journal import StoredResult
 from sampling import examples
 
 LEARN = "/v2/models/{}/learn"
@@ -195,24 +191,6 @@ def test_concurrent_requests_with_one_key_are_learned_once(server: Server) -> No
     assert sorted(found) == [(200, ("1", False))] + [(200, ("1", True))] * 4
     state = {each["name"]: each for each in server.send("GET", "/state")[1]["models"]}
     assert state["concurrent"]["rows_seen"] == 1
-
-
-def test_keys_of_a_former_version_are_recognised(tmp_path: Path) -> None:
-    """The former version stored the digest of the body, not of the rows."""
-    body, path = json.dumps(rows([[1.0]], [2.0])).encode(), tmp_path / "data" / "rls.db"
-    with Server(tmp_path / "data", "rls") as server:
-        assert learned(server, "rls", "k", (body, {}))[0] == 200
-        server.stop()
-        [(key, _, *rest)] = query(path, "SELECT key, digest, sequence, said, at FROM keys")
-        old = StoredResult(key, hashlib.sha256(body).digest(), *rest)
-        digests = f"digest = x'{old.digest.hex()}', seal = x'{old.seal().hex()}'"
-        execute_sql(path, f"UPDATE keys SET {digests}")  # noqa: S608
-        server.start()
-        assert learned(server, "rls", "k", (body, {})) == (200, ("1", True))
-        packed = (gzip.compress(body), {"Content-Encoding": "gzip"})
-        assert learned(server, "rls", "k", packed) == (200, ("1", True))
-        other = json.dumps(rows([[1.0]], [3.0])).encode()
-        assert learned(server, "rls", "k", (other, {}))[0] == 409
 
 
 @settings(max_examples=examples(25, 60), print_blob=True)

@@ -40,7 +40,7 @@ def test_await_label_requires_the_role_learn(server: Server, role: str) -> None:
         assert client.predict("rls", [[1.0]]).shape == (1,)
     for body in (
         rows([[1.0]], await_label=True, seconds=0),
-        rows([[1.0]] * 5000, ask=True, seconds=0),
+        rows([[1.0]] * 5000, await_label=True, seconds=0),
     ):
         status, response, _ = send_request(server.port, "POST", INFER, body, token=ROLES[role])
         if role == "predict":

@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from onepass import evaluate
+from onepass import evaluate, models
 from onepass.errors import ColumnError
-from onepass.features import presets
 from onepass.stream import read
 
 AT = pd.date_range("2024-01-01", periods=40, freq="7min")
@@ -89,8 +88,8 @@ def test_delay_until_accepts_the_time_column(kind: str, tmp_path: Path) -> None:
 def run(given: Any, delay_until: str, **options: Any) -> tuple[int, int]:
     """Learn a source with delayed targets; return the numbers of rows and of pending rows."""
     stream = read(given, target="y", time="at", types={"x": "number"}, **options)
-    models = presets.pipelines(["rls"], "regression")
-    report = evaluate.prequential(models, stream, delay_until=delay_until)
+    rls = models.pipelines(["rls"], "regression")
+    report = evaluate.prequential(rls, stream, delay_until=delay_until)
     return report.rows, report.waiting
 
 

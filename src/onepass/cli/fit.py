@@ -103,8 +103,8 @@ def fit(
 
     from onepass import scale
     from onepass.features.pipeline import Pipeline
-    from onepass.features.presets import pipelines
     from onepass.learners.keyed import Keyed
+    from onepass.models import pipelines
     from onepass.scale.fit import infer_task
     from onepass.serialization.models import save as saved
 

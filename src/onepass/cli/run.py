@@ -248,9 +248,9 @@ def run(
     quiet
         Print only the table.
     """
-    from onepass.features.presets import pipelines
     from onepass.integrations.detectors import detectors
     from onepass.learners.keyed import Keyed
+    from onepass.models import pipelines
     from onepass.stream import read
 
     for option, needs, missing_other in (

@@ -217,9 +217,8 @@ def _begun(
         Task of a model specified by name.
     settings : dict
     """
-    from onepass import load
+    from onepass import load, models
     from onepass.errors import ParameterError
-    from onepass.features import presets
 
     of_models = {"--task": task, "--set": settings}
     if model is None:
@@ -235,10 +234,10 @@ def _begun(
     elif len(path.parts) > 1 or path.suffix:
         raise ParameterError(
             f"serve: {model} must be an existing model file or the name of a model, got no such "
-            f"file. Check the path, or choose one of {', '.join(presets.names(task or _TASK))}."
+            f"file. Check the path, or choose one of {', '.join(models.names(task or _TASK))}."
         )
     else:
-        name, made = name or model, presets.pipelines([model], task or _TASK, settings)[model]
+        name, made = name or model, models.pipelines([model], task or _TASK, settings)[model]
     if name not in registry.failed:
         registry.create(name, made, exist_ok=True)
 

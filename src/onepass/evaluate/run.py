@@ -262,8 +262,8 @@ class PrequentialRun:
             "models": self.models,
             "seconds": self._seconds,
             "history": self.history,
-            "last": delayed and delayed.last,
-            "pending": delayed and delayed.pending,
+            "last": None if delayed is None else delayed.last,
+            "pending": None if delayed is None else delayed.pending,
         }
         found: dict[str, Any] = state_dict(state, place)
         return found

@@ -25,7 +25,7 @@ from sklearn.base import clone
 from onepass.errors import OnepassError, ParameterError
 from onepass.evaluate.prequential import prequential
 from onepass.features.pipeline import Pipeline
-from onepass.features.presets import names, pipelines
+from onepass.models import names, pipelines
 from onepass.stream import Rows, read
 from onepass.stream.stream import Stream, concatenate_tables
 from onepass.types import Array

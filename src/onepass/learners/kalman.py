@@ -22,7 +22,7 @@ that P / r does not depend on it, and r is the mean of the normalised innovation
 
 whose posterior makes a new target Student's t, of variance r n / (n − 2) · S. If the process noise
 is estimated, filters with K process noises q r I learn the same rows, and are mixed by their
-prequential errors as the experts of :mod:`onepass.memory.forgetting.auto` (1)-(3) are. The
+prequential errors as the experts of :mod:`onepass.forgetting.auto` (1)-(3) are. The
 prediction is the weighted mean, and the variance that of the mixture.
 Cost: O(p²) time per row, O(p³) with process noise or a transition, for p weights; K times that if
 the process noise is estimated. O(p²) memory.

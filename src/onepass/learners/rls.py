@@ -6,7 +6,7 @@ With weights s_k and a forgetting factor λ, after n rows the coefficients w and
 
 exactly as a batch solver would compute them from all rows, which are not stored. The state is one
 vector (:mod:`onepass.memory.least_squares`): the triangle of the rows, centred at their running
-means, and the means. Forgetting rules (:mod:`onepass.memory.forgetting`) determine how the
+means, and the means. Forgetting rules (:mod:`onepass.forgetting`) determine how the
 past fades. The variance of predictions and the covariance of coefficients are (3) and (4) of
 :mod:`onepass.memory.least_squares`, with ``forgetting="auto"`` those of a mixture.
 Cost: O(d²) time per row, O(d²) memory; several outputs share the triangle.
@@ -32,6 +32,9 @@ from onepass.errors import (
     ParameterError,
     WindupWarning,
 )
+from onepass.forgetting import Auto, Directional, Exponential
+from onepass.forgetting.parse import rule
+from onepass.forgetting.protocols import ForgettingRule
 from onepass.learners.compiled import row_format
 from onepass.learners.estimator import Classifier, Layout, Regressor
 from onepass.learners.linear import (
@@ -45,9 +48,6 @@ from onepass.learners.linear import (
 from onepass.learners.rls_device import Device, DeviceState
 from onepass.learners.rls_merge import merge_learners
 from onepass.memory import least_squares
-from onepass.memory.forgetting import Auto, Directional, Exponential
-from onepass.memory.forgetting.parse import rule
-from onepass.memory.forgetting.protocols import ForgettingRule
 from onepass.memory.vector import Flag, Parts, Slot, aligned
 from onepass.serialization.state import StateAttribute, nbytes, not_fitted
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
@@ -697,8 +697,8 @@ class RLSRegressor(LeastSquares, Regressor):
         forgetting. λ is short for ``op.forgetting.Bounded(λ)``, which retains information about
         unexcited features. ``"auto"`` mixes eight factors, weighted by their errors, for streams
         whose rate of change is unknown
-        (:class:`~onepass.memory.forgetting.Auto`). Other rules of
-        :mod:`onepass.memory.forgetting`, such as forgetting by time, can be given as objects or
+        (:class:`~onepass.forgetting.Auto`). Other rules of
+        :mod:`onepass.forgetting`, such as forgetting by time, can be given as objects or
         strings, such as ``"window:1000"``.
     prior : float, optional
         Strength >= 0 of the prior that each coefficient is near its initial value, as a number of

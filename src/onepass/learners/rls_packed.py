@@ -9,10 +9,10 @@ from typing import Any, Self
 import numpy as np
 
 from onepass import native
+from onepass.forgetting import Bounded, Exponential
 from onepass.learners.compiled import row_format
 from onepass.learners.rls import _LARGEST, LeastSquares, RLSRegressor, _largest
 from onepass.memory import least_squares
-from onepass.memory.forgetting import Bounded, Exponential
 from onepass.memory.vector import Flag, Slot
 from onepass.types import Array, Floats
 

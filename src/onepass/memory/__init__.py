@@ -1,7 +1,7 @@
 """Memories: what is retained of past rows, one file each.
 
 The vector of recursive least squares is in :mod:`onepass.memory.least_squares` and
-:mod:`onepass.memory.vector`; its forgetting rules in :mod:`onepass.memory.forgetting`. The other
+:mod:`onepass.memory.vector`; its forgetting rules in :mod:`onepass.forgetting`. The other
 memories are those of ORFit. A specification (``Principal(10)``) is frozen; its ``start`` returns a
 state, whose ``learn`` is the update equation of :mod:`onepass.linalg.update`. ``exact_in_blocks``
 is true if learning a block equals learning its rows one after the other.

@@ -463,7 +463,7 @@ def _leverage(vector: Floats, X: Floats) -> Floats:
 def variance(vector: Floats, X: Floats) -> Floats:
     """The variance (3) of a target of each row, (n, c); infinite while undetermined.
 
-    That of a mixture is given in :mod:`onepass.memory.forgetting.auto`.
+    That of a mixture is given in :mod:`onepass.forgetting.auto`.
     """
     noise = _noise(Parts(vector)) if not is_mixture(vector) else mixture_noise(vector)
     spread = 1.0 + _leverage(vector, X)

@@ -1,4 +1,4 @@
-"""Mixture: the weights of experts, by the equations of :mod:`onepass.memory.forgetting.auto`."""
+"""Mixture: the weights of experts, by the equations of :mod:`onepass.forgetting.auto`."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -85,7 +85,7 @@ def solve(parts: Parts) -> None:
 @np.errstate(all="ignore")
 def weigh(values: Floats, Y: Floats, s: Numbers, E: Floats, *, indicators: bool = False) -> Floats:
     """Errors (n, c) of a mixture from those of its experts, E (K, n, c); its numbers change."""
-    K, n, c = E.shape  # below: (1) to (3) of :mod:`onepass.memory.forgetting.auto`
+    K, n, c = E.shape  # below: (1) to (3) of :mod:`onepass.forgetting.auto`
     pi, squares, errors = values[: K * c].reshape(K, c), values[K * c : -1], np.empty_like(Y)
     for i, (y, weight) in enumerate(zip(Y, np.ones(n) if s is None else s, strict=True)):
         errors[i], count = (pi * E[:, i]).sum(axis=0), values[-1]

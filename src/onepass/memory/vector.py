@@ -38,7 +38,7 @@ EXPERTS = 8
 SKIPPED = 20.0
 """The number of first rows that do not count in the weights of a mixture."""
 SHARE, DECAY = 0.005, 1.0 - 1.0 / 200.0
-"""α and ρ of :mod:`onepass.memory.forgetting.auto`."""
+"""α and ρ of :mod:`onepass.forgetting.auto`."""
 
 
 def aligned(values: Floats) -> Floats:

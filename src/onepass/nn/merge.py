@@ -271,8 +271,8 @@ def differences(first: Any, second: Any) -> Iterator[str]:
     if mine != other and not {first.memory_, second.memory_} & {None}:
         yield (
             "both must store directions in the same form, got one learner whose outputs share "
-            "directions and one whose outputs do not: a former version saved one of them. Train "
-            "both again."
+            "directions and one whose outputs do not. Learn both with a module that returns the "
+            "outputs of its last layer."
         )
     yield from _module_differences(first.network, second.network)
     yield from _start_differences(first, second)

@@ -11,7 +11,7 @@ from sklearn.base import is_classifier
 from starlette.responses import Response
 
 from onepass.errors import NotFoundError
-from onepass.features.presets import pipelines
+from onepass.models import pipelines
 from onepass.serialization import archive
 from onepass.serialization.models import from_contents
 from onepass.service import page

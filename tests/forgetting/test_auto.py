@@ -12,8 +12,8 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 
 import onepass as op
+from onepass.forgetting.auto import FACTORS
 from onepass.memory import least_squares
-from onepass.memory.forgetting.auto import FACTORS
 from onepass.memory.least_squares import experts, shares, triangle
 from onepass.memory.mixture import Mixture
 

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from onepass import learners
+from onepass import learners, models
 from onepass.errors import ParameterError
-from onepass.features import presets
 
 
 def test_public_learners_have_names() -> None:
@@ -15,23 +14,23 @@ def test_public_learners_have_names() -> None:
         name = listed.removesuffix("Regressor").removesuffix("Classifier")
         name = name.replace("KernelRLS", "KRLS").lower()
         task = "regression" if listed.endswith("Regressor") else "classification"
-        assert presets.learner_class(name, task) is getattr(learners, listed)
+        assert models.learner_class(name, task) is getattr(learners, listed)
 
 
 def test_new_public_learner_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     new = type("NewRegressor", (learners.SGDRegressor,), {})
     monkeypatch.setattr(learners, "NewRegressor", new, raising=False)
     monkeypatch.setattr(learners, "__all__", [*learners.__all__, "NewRegressor"])
-    assert "new" in presets.names("regression")
-    assert type(presets.pipelines(["new"], "regression")["new"].learner) is new
+    assert "new" in models.names("regression")
+    assert type(models.pipelines(["new"], "regression")["new"].learner) is new
 
 
 @pytest.mark.parametrize("task", ["regression", "classification"])
 def test_every_parameter_can_be_set(task: str) -> None:
-    for name in presets.names(task):
-        for parameter in inspect.signature(presets.learner_class(name, task)).parameters:
+    for name in models.names(task):
+        for parameter in inspect.signature(models.learner_class(name, task)).parameters:
             try:
-                made = presets.pipelines([name], task, {f"{name}.{parameter}": 0.5})
+                made = models.pipelines([name], task, {f"{name}.{parameter}": 0.5})
             except ParameterError as error:  # the learner has received it
                 assert parameter in str(error)  # noqa: PT017
             else:
@@ -39,7 +38,7 @@ def test_every_parameter_can_be_set(task: str) -> None:
 
 
 def test_feature_settings_apply_to_all_models_without_sharing() -> None:
-    made = presets.pipelines(["rls", "sgd"], "regression", {"encode__max_categories": 7})
+    made = models.pipelines(["rls", "sgd"], "regression", {"encode__max_categories": 7})
     first, second = made["rls"].steps, made["sgd"].steps
     assert [step.max_categories for step in (first[0], second[0])] == [7, 7]
     assert not {id(step) for step in first} & {id(step) for step in second}
@@ -63,12 +62,12 @@ def test_unknown_names_are_refused(
     chosen: list[str], task: str, settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ParameterError, match=message):
-        presets.pipelines(chosen, task, settings)
+        models.pipelines(chosen, task, settings)
 
 
 def test_settings_with_a_dot_are_accepted_as_until_0_1() -> None:
     new, old = (
-        presets.pipelines(["rls"], "regression", {f"rls{mark}ridge": 3.0}) for mark in ("__", ".")
+        models.pipelines(["rls"], "regression", {f"rls{mark}ridge": 3.0}) for mark in ("__", ".")
     )
     assert repr(new) == repr(old)
     assert new["rls"].learner.ridge == 3.0

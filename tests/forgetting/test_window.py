@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import onepass as op
 from onepass.errors import OnepassError, ParameterError
-from onepass.memory.forgetting import Window
+from onepass.forgetting import Window
 from onepass.memory.least_squares import stored_rows
 from oracles import ridge_qr
 

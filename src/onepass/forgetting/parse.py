@@ -11,11 +11,11 @@ from typing import Any, cast
 
 from onepass import validation
 from onepass.errors import ParameterError, did_you_mean
-from onepass.memory.forgetting.auto import Auto
-from onepass.memory.forgetting.directional import Directional
-from onepass.memory.forgetting.exponential import Bounded, Exponential
-from onepass.memory.forgetting.protocols import ForgettingRule
-from onepass.memory.forgetting.window import Window
+from onepass.forgetting.auto import Auto
+from onepass.forgetting.directional import Directional
+from onepass.forgetting.exponential import Bounded, Exponential
+from onepass.forgetting.protocols import ForgettingRule
+from onepass.forgetting.window import Window
 
 __all__ = ["RULES", "rule"]
 

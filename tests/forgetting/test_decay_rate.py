@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from onepass.errors import ParameterError
-from onepass.memory.forgetting import Bounded, Directional, Exponential
+from onepass.forgetting import Bounded, Directional, Exponential
 
 FADING = [Bounded, Directional, Exponential]
 

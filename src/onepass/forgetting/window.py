@@ -19,7 +19,7 @@ import numpy as np
 
 from onepass import validation
 from onepass.errors import ParameterError
-from onepass.memory.forgetting.exponential import clock
+from onepass.forgetting.exponential import clock
 from onepass.memory.vector import Fading
 from onepass.types import Array, Floats
 

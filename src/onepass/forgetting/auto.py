@@ -1,7 +1,7 @@
 """Automatic forgetting: a mixture of forgetting factors, weighted by their prequential errors.
 
 K experts learn the same rows, one without forgetting and K − 1 with half-lives from 32,768 down to
-8 rows (:class:`~onepass.memory.forgetting.exponential.Bounded`), in one vector
+8 rows (:class:`~onepass.forgetting.exponential.Bounded`), in one vector
 (native/core/mixture.c). Each output is predicted by a
 weighted mean of the experts. With the errors e_k of a row of weight s before it is learned,
 
@@ -42,7 +42,7 @@ FACTORS = (1.0, *(2.0 ** (-1.0 / rows) for rows in (32768, 8192, 2048, 512, 128,
 class Auto:
     """Forgetting at a rate that follows the stream: a mixture of eight forgetting factors.
 
-    Its experts and weights are described in :mod:`onepass.memory.forgetting.auto`.
+    Its experts and weights are described in :mod:`onepass.forgetting.auto`.
 
     Examples
     --------

@@ -41,8 +41,8 @@ import numpy as np
 
 from onepass import linalg, validation
 from onepass.errors import ParameterError
+from onepass.forgetting.exponential import DecayRate
 from onepass.memory import least_squares
-from onepass.memory.forgetting.exponential import DecayRate
 from onepass.memory.vector import HEAD, Fading, Flag, Parts, Slot
 from onepass.types import Array, Floats
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import onepass as op
-from onepass.memory.forgetting import Bounded, Exponential
+from onepass.forgetting import Bounded, Exponential
 from onepass.memory.least_squares import triangle
 from sampling import sample
 

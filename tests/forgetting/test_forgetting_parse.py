@@ -9,8 +9,8 @@ import pytest
 import onepass as op
 from onepass.cli import main
 from onepass.errors import ParameterError
-from onepass.memory.forgetting import Bounded, Directional, Exponential, Window
-from onepass.memory.forgetting.parse import rule
+from onepass.forgetting import Bounded, Directional, Exponential, Window
+from onepass.forgetting.parse import rule
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import onepass as op
 from onepass.errors import ParameterError
-from onepass.memory.forgetting import Directional
+from onepass.forgetting import Directional
 from onepass.memory.least_squares import Parts, Slot
 from sampling import sample
 

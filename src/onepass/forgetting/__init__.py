@@ -2,14 +2,14 @@
 
 A rule (``Window(1000)``) is frozen and is passed to a learner: ``RLSRegressor(forgetting=…)``. Its
 ``fading`` determines how the vector of :mod:`onepass.memory.least_squares` fades. A number λ is
-short for ``Bounded(λ)``. :mod:`onepass.memory.forgetting.protocols` defines the members of a rule.
+short for ``Bounded(λ)``. :mod:`onepass.forgetting.protocols` defines the members of a rule.
 """
 
-from onepass.memory.forgetting.auto import Auto
-from onepass.memory.forgetting.directional import Directional
-from onepass.memory.forgetting.exponential import Bounded, Exponential
-from onepass.memory.forgetting.parse import RULES
-from onepass.memory.forgetting.window import Window
+from onepass.forgetting.auto import Auto
+from onepass.forgetting.directional import Directional
+from onepass.forgetting.exponential import Bounded, Exponential
+from onepass.forgetting.parse import RULES
+from onepass.forgetting.window import Window
 from onepass.memory.mixture import Mixture
 from onepass.serialization.codec import Role, register
 

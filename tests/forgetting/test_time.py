@@ -19,8 +19,8 @@ from sklearn.base import clone
 
 import onepass as op
 from onepass.errors import OnepassError, ParameterError, SourceError, TypeMismatchError
+from onepass.forgetting import Bounded, Directional, Exponential, Window
 from onepass.memory import least_squares
-from onepass.memory.forgetting import Bounded, Directional, Exponential, Window
 from sampling import sample
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
