@@ -19,13 +19,12 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 
-from onepass import learners, memory
+from onepass import forgetting, learners, memory
 from onepass.errors import NumericalError
 from onepass.features import Encode, Impute, RandomReLU, Scale
 from onepass.features.pipeline import Pipeline
 from onepass.learners.estimator import Classifier, Regressor
 from onepass.learners.rls import LeastSquares
-from onepass.memory import forgetting
 from onepass.memory.vector import EXPERTS, WINDOW_HEAD, Flag, Parts, Slot
 
 __all__ = [

@@ -42,7 +42,7 @@ from cases import (
     pieces,
     snapshot,
 )
-from onepass import memory
+from onepass import forgetting, memory
 from onepass.errors import (
     MemoryFullWarning,
     MergeError,
@@ -50,7 +50,6 @@ from onepass.errors import (
     NumericalError,
     OnepassError,
 )
-from onepass.memory import forgetting
 from oracles import one_row_at_a_time
 
 EQUIVALENCE = "check_sample_weight_equivalence_on_dense_data"

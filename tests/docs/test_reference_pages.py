@@ -6,10 +6,9 @@ import re
 import pytest
 
 from documents import COMMANDS, ROOT, options
-from onepass import evaluate, models
+from onepass import evaluate, forgetting, models
 from onepass.cli.app import app
 from onepass.forgetting.parse import rule
-from onepass.memory import forgetting
 from onepass.stream.formats import PACKED, SUFFIXES
 from onepass_experiments import baselines
 from onepass_experiments.orfit_deep_networks import METHODS

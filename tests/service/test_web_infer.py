@@ -62,10 +62,10 @@ def arrow(columns: dict[str, Any]) -> bytes:
 
 def predictions(server: Server, name: str, layout: str, columns: dict[str, Any]) -> Any:
     """Predictions for columns that are sent in a layout."""
-    if layout in {"json", "ask"}:
+    if layout in {"json", "pending"}:
         body = {"inputs": [tensor(*each) for each in columns.items()]}
-        if layout == "ask":
-            body["parameters"] = {"ask": True, "seconds": 0}
+        if layout == "pending":
+            body["parameters"] = {"await_label": True, "seconds": 0}
         status, response, _ = server.send("POST", INFER.format(name), body)
         return output(response) if status == 200 else response
     if layout == "arrow":
@@ -95,7 +95,7 @@ def predictions(server: Server, name: str, layout: str, columns: dict[str, Any])
 VALUES = st.lists(st.floats(-9, 9).map(lambda v: round(v, 3)), min_size=N, max_size=N)
 TEXTS = st.lists(st.sampled_from(["sea", "land"]), min_size=N, max_size=N)
 CASES = [(f"{model}-{kind}", layout) for model in ("rls", "raw") for kind in ("matrix", "named")
-         for layout in ("json", "ask", "arrow")]  # fmt: skip
+         for layout in ("json", "pending", "arrow")]  # fmt: skip
 CASES += [("rls-named", layout) for layout in ("split", "records", "instances", "inputs", "csv")]
 
 

@@ -138,7 +138,7 @@ def test_json_of_other_endpoints_has_the_same_limit(server: Server, verb: str) -
 
 
 def test_await_label_is_refused_by_invocations(server: Server) -> None:
-    body = {"inputs": {"km": [4.0]}, "params": {"ask": True}}
+    body = {"inputs": {"km": [4.0]}, "params": {"await_label": True}}
     status, response, _ = server.send("POST", "/invocations", body)
     assert (status, "must be sent to infer" in response["error"]) == (400, True), response
 
@@ -215,7 +215,7 @@ def test_size_of_encoded_text_is_limited_over_http(server: Server) -> None:
     who |= {"shape": [500_000], "data": texts}
     y |= {"shape": [500_000], "data": [1.0] * 500_000}
     for verb, inputs in (("infer", [who]), ("learn", [who, y])):
-        for parameters in ({}, {"ask": True}) if verb == "infer" else ({},):
+        for parameters in ({}, {"await_label": True}) if verb == "infer" else ({},):
             body = {"inputs": inputs, "parameters": parameters}
             status, response, _ = server.send("POST", f"/v2/models/many/{verb}", body)
             must = (413, "at most 16,384 rows") if parameters else (400, "16,777,216 values")

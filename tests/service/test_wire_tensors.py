@@ -455,6 +455,7 @@ def test_lone_surrogates_cannot_be_encoded() -> None:
 @pytest.mark.parametrize("more", [0, 5 << 20])
 def test_await_label_in_the_wrong_place_is_refused(more: int) -> None:
     body = request(tensor("X", np.ones((1, 2))))
-    error = body[:-1] + b', "ask": true' + b" " * more + b"}"
-    with pytest.raises(RequestError, match=r"`ask` must be null.* Send .parameters.: .*ask.: true"):
+    error = body[:-1] + b', "await_label": true' + b" " * more + b"}"
+    remedy = r"`await_label` must be null.* Send .parameters.: .*await_label.: true"
+    with pytest.raises(RequestError, match=remedy):
         v2.read(error)

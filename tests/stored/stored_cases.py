@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import onepass as op
-from onepass import features, memory
-from onepass.memory import forgetting
+from onepass import features, forgetting, memory
 
 __all__ = ["CASES", "FILES", "PARAMETERS", "Case", "assert_close", "expected", "learn", "outcome"]
 

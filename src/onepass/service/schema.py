@@ -140,7 +140,7 @@ def check_format(db: sqlite3.Connection, path: Path, where: str) -> None:
     statements = db.execute(  # except the statistics tables of ANALYZE
         "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_stat[134]'"
     )
-    if problem == "ok" and {sql for (sql,) in statements} != set(_TABLES):
+    if problem == "ok" and (version < 1 or {sql for (sql,) in statements} != set(_TABLES)):
         problem = "its tables are not those of its format"
     if problem != "ok":
         raise CorruptStoreError(
