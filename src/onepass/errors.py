@@ -45,15 +45,18 @@
     └── TaskWarning                a task ended, which the learner ignores
 
 Each message has four parts: the call, what was expected, what was received, and a remedy. A learner
-that raises an error remains unchanged.
+that raises an error remains unchanged. Callers change the fields of an error, such as its row; they
+do not read its text.
 
 The module also has helpers for messages and for imports of optional packages.
 """
 
-from collections.abc import Iterable, Sequence
+import copy
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
+from typing import Any, Self
 
 from sklearn.exceptions import NotFittedError as _SklearnNotFittedError
 
@@ -107,7 +110,91 @@ __all__ = [
 
 
 class OnepassError(Exception):
-    """Base class of all exceptions that onepass raises."""
+    """Base class of all exceptions that onepass raises; ``str`` joins the fields to a sentence.
+
+    Parameters
+    ----------
+    text : str
+        What was expected. It may also contain what was received and the remedy, if nothing
+        between them changes. A name in backquotes is one of the call's arguments; if the text
+        begins with one, the error is about it.
+    where : str, default=""
+        The call.
+    got : object, default=""
+        What was received.
+    remedy : str, default=""
+        Sentences.
+    row : int, optional
+        The row of the block that the caller passed, from 0.
+    column : str or int, optional
+        Name or index of a column.
+    source : str, default=""
+        Where the row comes from, such as the line of a file.
+
+    Attributes
+    ----------
+    argument : str
+        The argument or parameter that the error is about, or "".
+
+    Examples
+    --------
+    >>> error = OnepassError("`X` must be finite", "A.fit", got="nan", remedy="Drop it.", row=2)
+    >>> print(error)
+    A.fit: `X` must be finite, got nan in row 2. Drop it.
+    >>> print(error.at(where="B.fit", row=7, source="b.csv: row 9"))
+    B.fit: `X` must be finite, got nan in row 7. Drop it. (Row 7 of the block is b.csv: row 9.)
+    >>> len(error.argument)
+    1
+    """
+
+    def __init__(
+        self,
+        text: str = "",
+        where: str = "",
+        *,
+        got: object = "",
+        remedy: str = "",
+        row: int | None = None,
+        column: str | int | None = None,
+        source: str = "",
+    ) -> None:
+        super().__init__(text)
+        self.text, self.where, self.got, self.remedy = text, where, str(got), remedy
+        self.row, self.column, self.source = row, column, source
+        self.argument = text.split("`")[1] if text.startswith("`") and text.count("`") > 1 else ""
+
+    def __reduce__(self) -> Any:
+        return _restored, (type(self), self.args, self.__dict__)
+
+    def at(self, **fields: Any) -> Self:
+        """Return a copy with other fields, for ``raise error.at(where=...) from error``."""
+        twin = copy.copy(self)
+        twin.__dict__.update(fields)
+        return twin
+
+    def renamed(self, rename: Callable[[str], str]) -> Self:
+        """Return a copy whose names in backquotes are replaced, with their backquotes."""
+        texts = {name: getattr(self, name).split("`") for name in ("text", "remedy")}
+        for parts in texts.values():
+            parts[1::2] = [rename(part) for part in parts[1::2]]
+        return self.at(**{name: "".join(parts) for name, parts in texts.items()})
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.text}" if self.where else self.text
+        text += f", got {self.got}" if self.got else ""
+        text += "" if self.row is None else f" in row {self.row}"
+        if self.column is not None:
+            text += f"{' in' if self.row is None else ','} column {self.column!r}"
+        text += f". {self.remedy}" if self.remedy else ""
+        return text + (f" (Row {self.row} of the block is {self.source}.)" if self.source else "")
+
+
+def _restored(kind: Any, args: tuple[Any, ...], fields: dict[str, Any]) -> OnepassError:
+    """Restore a copied or pickled error, without its constructor."""
+    error: OnepassError = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
 
 
 class ShapeError(OnepassError, ValueError):
@@ -133,8 +220,7 @@ class LabelError(OnepassError, ValueError):
 class ColumnError(OnepassError, KeyError, ValueError):
     """A named column is missing or unknown."""
 
-    def __str__(self) -> str:
-        return Exception.__str__(self)  # KeyError would quote the message
+    __str__ = OnepassError.__str__  # KeyError would quote the message
 
 
 class NumericalError(OnepassError, ArithmeticError):
@@ -170,14 +256,17 @@ class StoreError(OnepassError, OSError):
 
     Parameters
     ----------
-    message : str
+    text, where, **fields
+        As of OnepassError.
     full : bool, default False
         Whether the disk is full. The file is unchanged; the learner can continue when space is
         free.
     """
 
-    def __init__(self, message: str, *, full: bool = False) -> None:
-        super().__init__(message)
+    def __init__(
+        self, text: str = "", where: str = "", *, full: bool = False, **fields: Any
+    ) -> None:
+        super().__init__(text, where, **fields)
         self.full = full
 
 
@@ -202,13 +291,14 @@ class ServiceError(OnepassError, RuntimeError):
 
     Parameters
     ----------
-    message : str
+    text, where, **fields
+        As of OnepassError.
     status : int
         HTTP status; 0 if there was no response.
     """
 
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
+    def __init__(self, text: str = "", where: str = "", *, status: int, **fields: Any) -> None:
+        super().__init__(text, where, **fields)
         self.status = status
 
 
@@ -225,13 +315,14 @@ class MethodNotAllowedError(OnepassError, LookupError):
 
     Parameters
     ----------
-    message : str
+    text, where, **fields
+        As of OnepassError.
     allowed : str
         The supported methods.
     """
 
-    def __init__(self, message: str, allowed: str) -> None:
-        super().__init__(message)
+    def __init__(self, text: str = "", where: str = "", *, allowed: str, **fields: Any) -> None:
+        super().__init__(text, where, **fields)
         self.allowed = allowed
 
 
@@ -248,13 +339,14 @@ class BusyError(OnepassError, RuntimeError):
 
     Parameters
     ----------
-    message : str
+    text, where, **fields
+        As of OnepassError.
     seconds : float
         Seconds to wait before the request is retried.
     """
 
-    def __init__(self, message: str, seconds: float) -> None:
-        super().__init__(message)
+    def __init__(self, text: str = "", where: str = "", *, seconds: float, **fields: Any) -> None:
+        super().__init__(text, where, **fields)
         self.seconds = seconds
 
 
@@ -263,13 +355,14 @@ class CommitTimeoutError(OnepassError, TimeoutError):
 
     Parameters
     ----------
-    message : str
+    text, where, **fields
+        As of OnepassError.
     seconds : float
         Seconds to wait before the request is retried.
     """
 
-    def __init__(self, message: str, seconds: float) -> None:
-        super().__init__(message)
+    def __init__(self, text: str = "", where: str = "", *, seconds: float, **fields: Any) -> None:
+        super().__init__(text, where, **fields)
         self.seconds = seconds
 
 

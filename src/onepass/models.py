@@ -69,12 +69,14 @@ def learner_class(name: str, task: str) -> type:
     if name in known:
         got = f"{name!r}, which is for {next(iter(known[name]))}"
         raise ParameterError(
-            f"{_WHERE}: a model for {task} must be one of {', '.join(there)}, got {got}. "
-            "Choose one of these, or the other task."
+            f"a model for {task} must be one of {', '.join(there)}, got {got}. Choose "
+            "one of these, or the other task.",
+            _WHERE,
         )
     raise ParameterError(
-        f"{_WHERE}: a model for {task} must be one of {', '.join(there)}, got {name!r}."
-        f"{did_you_mean(name, there) or ' Choose one of these.'}"
+        f"a model for {task} must be one of {', '.join(there)}, got "
+        f"{name!r}.{did_you_mean(name, there) or ' Choose one of these.'}",
+        _WHERE,
     )
 
 
@@ -120,8 +122,8 @@ def pipelines(
     if not chosen or twice:
         got = f"{twice[0]!r} twice" if twice else "none"
         raise ParameterError(
-            f"{_WHERE}: each model must be named once, got {got}. "
-            f"Choose from {', '.join(names(task))}."
+            f"each model must be named once, got {got}. Choose from {', '.join(names(task))}.",
+            _WHERE,
         )
     parts = {**{name: learner_class(name, task) for name in chosen}, **_FEATURES}
     given = {part: _for_tables(kind) for part, kind in parts.items()}
@@ -164,8 +166,9 @@ def _check_learnable(model: Pipeline) -> None:
         return
     except (TypeError, ValueError, MemoryError) as error:
         raise ParameterError(
-            f"{type(learner).__name__}: the parameters must allow the learner to learn a row, got "
-            f"an error: {error}. Change the parameters."
+            "the parameters must allow the learner to learn a row, got an error: "
+            f"{error}. Change the parameters.",
+            type(learner).__name__,
         ) from error
 
 
@@ -174,16 +177,18 @@ def _split_setting(setting: str, parts: Mapping[str, type]) -> tuple[str, str]:
     part, _, parameter = setting.replace(".", "__", 1).partition("__")  # a dot until 0.1
     if part not in parts or not parameter:
         raise ParameterError(
-            f"{_WHERE}: a setting must belong to a part in use, {', '.join(parts)}, such as "
+            f"a setting must belong to a part in use, {', '.join(parts)}, such as "
             f"{next(iter(parts))}__<parameter>, got "
-            f"{setting!r}.{did_you_mean(part, parts) or ' Write <part>__<parameter>.'}"
+            f"{setting!r}.{did_you_mean(part, parts) or ' Write <part>__<parameter>.'}",
+            _WHERE,
         )
     accepted = list(inspect.signature(parts[part]).parameters)
     if parameter not in accepted:
         raise ParameterError(
-            f"{_WHERE}: a setting of {part} must name one of its parameters, "
+            f"a setting of {part} must name one of its parameters, "
             f"{', '.join(accepted)}, got "
-            f"{parameter!r}.{did_you_mean(parameter, accepted) or ' Choose one of these.'}"
+            f"{parameter!r}.{did_you_mean(parameter, accepted) or ' Choose one of these.'}",
+            _WHERE,
         )
     return part, parameter
 
@@ -217,7 +222,8 @@ def _all_learners() -> dict[str, dict[str, type]]:
 def _check_task(task: str) -> str:
     if task not in _TASKS:
         raise ParameterError(
-            f"{_WHERE}: `task` must be {' or '.join(map(repr, _TASKS))}, got {task!r}. "
-            "Choose one of the two."
+            f"`task` must be {' or '.join(map(repr, _TASKS))}, got {task!r}. Choose one "
+            "of the two.",
+            _WHERE,
         )
     return task

@@ -66,13 +66,16 @@ def run_parallel(
         # the cause is the traceback of the sending thread, as text
         last = str(error.__cause__ or error).strip('"\n').splitlines()[-1]
         raise ParameterError(
-            f"{where}: with several processes all objects must be picklable, got one that is "
-            f"not: {last}. Omit that object, or use one process."
+            "with several processes all objects must be picklable, got one that is "
+            f"not: {last}. Omit that object, or use one process.",
+            where,
         ) from error
     except BrokenProcessPool as error:
         raise ProcessError(
-            f"{where}: each process must run until its job is done, got one that ended "
-            "early. Check whether memory is short, and use fewer processes. Stored runs are kept."
+            "each process must run until its job is done, got one that ended early. "
+            "Check whether memory is short, and use fewer processes. Stored runs are "
+            "kept.",
+            where,
         ) from error
     finally:
         with warnings.catch_warnings():
@@ -88,5 +91,5 @@ def _with_job(function: Callable[[_Job], _Result], job: _Job) -> tuple[_Job, _Re
         try:
             ForkingPickler.loads(ForkingPickler.dumps(error))
         except Exception:  # noqa: BLE001  whatever its class raises
-            raise ProcessError(f"{type(error).__name__}: {error}") from error
+            raise ProcessError(str(error), type(error).__name__) from error
         raise

@@ -383,7 +383,8 @@ def continual(
     validation.in_range(scale, "scale", "continual", above=0.0, high=1.0)
     if not isinstance(path, (str, os.PathLike, type(None))):
         raise ParameterError(
-            f"continual: `path` must be a folder for the runs, got {path!r}. Pass a path."
+            f"`path` must be a folder for the runs, got {path!r}. Pass a path.",
+            "continual",
         )
     selected = _selected({"streams": streams, "methods": methods})
     plan = _plan(**selected)
@@ -447,8 +448,9 @@ def _plan(streams: list[str], methods: list[str]) -> dict[str, list[str]]:
             for n in streams}  # fmt: skip
     if not any(plan.values()):
         raise ParameterError(
-            "continual: `methods` must apply to at least one of the streams, got "
-            f"{', '.join(TITLES[key] for key in methods)} for {', '.join(streams)}. Choose "
-            "others, for example RLS-filters for split streams."
+            "`methods` must apply to at least one of the streams, got "
+            f"{', '.join(TITLES[key] for key in methods)} for {', '.join(streams)}. "
+            "Choose others, for example RLS-filters for split streams.",
+            "continual",
         )
     return {name: some for name, some in plan.items() if some}

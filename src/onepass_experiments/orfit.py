@@ -135,9 +135,10 @@ class RotatedDigits:
         unknown = images.test_images[images.test_labels == self.digit]
         if len(known) < self.n or not len(unknown):
             raise ParameterError(
-                f"RotatedDigits.draw: `images` must contain {self.n} images of digit {self.digit} "
-                f"to learn and at least 1 to test, got {len(known)} and {len(unknown)}. Lower `n`, "
-                "or choose another digit."
+                f"`images` must contain {self.n} images of digit {self.digit} to learn "
+                f"and at least 1 to test, got {len(known)} and {len(unknown)}. Lower "
+                "`n`, or choose another digit.",
+                "RotatedDigits.draw",
             )
         rng = np.random.default_rng(seed)
         chosen = rng.choice(len(known), self.n, replace=False)
@@ -200,8 +201,9 @@ def multipass_sgd(
     """
     if not step_size > 0 or (np.diff(steps, prepend=0) < 1).any():
         raise ParameterError(
-            "multipass_sgd: `step_size` must be > 0 and `steps` must be increasing numbers >= 1, "
-            f"got {step_size!r} and {steps!r}. Sort the steps and remove duplicates."
+            "`step_size` must be > 0 and `steps` must be increasing numbers >= 1, got "
+            f"{step_size!r} and {steps!r}. Sort the steps and remove duplicates.",
+            "multipass_sgd",
         )
     n = len(X)
     K = X @ X.T

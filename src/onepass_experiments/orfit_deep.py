@@ -352,8 +352,10 @@ def _settings(of: Settings, place: _Place) -> dict[str, object]:
         return of[stream][which][method]
     except KeyError as missing:
         raise ParameterError(
-            f"orfit_deep: `settings` must contain an entry for stream {stream}, network {which} "
-            f"and method {method}, got none. Create one with onepass_experiments.choose_settings."
+            f"`settings` must contain an entry for stream {stream}, network {which} and "
+            f"method {method}, got none. Create one with "
+            "onepass_experiments.choose_settings.",
+            "orfit_deep",
         ) from missing
 
 

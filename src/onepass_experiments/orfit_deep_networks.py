@@ -102,8 +102,8 @@ class Loop:
         """Raise if training has diverged."""
         if not all(bool(tensor.isfinite().all()) for tensor in tensors):
             raise NumericalError(
-                "orfit_deep: loss and weights must be finite, got nan or infinity. Lower the step "
-                "size."
+                "loss and weights must be finite, got nan or infinity. Lower the step size.",
+                "orfit_deep",
             )
 
     @property

@@ -2,14 +2,16 @@
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from cyclopts import CycloptsError, Parameter, Token
+
+if TYPE_CHECKING:
+    from onepass.errors import OnepassError
 
 __all__ = [
     "Count",
@@ -222,8 +224,10 @@ def model_first(model: Path) -> None:
 
     if format_of(model.name) is not None:
         raise ParameterError(
-            f"predict: the first argument must be a model file of onepass run --save, got {model}. "
-            "Pass the model, then the source: onepass predict m.onepass new.csv."
+            "the first argument must be a model file of onepass run --save, got "
+            f"{model}. Pass the model, then the source: onepass predict m.onepass "
+            "new.csv.",
+            "predict",
         )
 
 
@@ -292,13 +296,6 @@ def _is_same(one: Path, two: Path) -> bool:
 _OPTIONS = {"types": "type", "every": "checkpoint", "checkpoint": "save"}
 """Parameter of the library -> option with another name."""
 
-_PREFIX = re.compile(r"^op\.(stream[.\w]*|(evaluate|scale)\.\w+|models|durable): ")
-_PLACE = re.compile(r"^model '\w+', [^:]*: ")
-_REMEDY = re.compile(
-    r"(Construct (the learner|it) with|Give|Choose) (another( `\w+`)?|one of these)\.$"
-    r"|Pass a number, or a matrix such as A\.T @ A\.$"
-)
-
 
 @contextmanager
 def usage_errors(
@@ -327,21 +324,19 @@ def usage_errors(
     except (ColumnError, ParameterError) as error:
         if started():
             raise
-        raise CycloptsError(msg=_translated(str(error), command, settings)) from error
+        raise CycloptsError(msg=str(_translated(error, command, settings))) from error
 
 
-def _translated(message: str, command: str, settings: Sequence[str]) -> str:
-    """Replace parameters by options of the command in a message of the library."""
+def _translated(error: "OnepassError", command: str, settings: Sequence[str]) -> "OnepassError":
+    """Replace parameters of the library by options of the command in an error."""
     for setting, value in pairs(settings).items():
         part, _, parameter = setting.replace(".", "__", 1).partition("__")
-        if f"`{parameter}`" in message and part in message.lower():
-            inner = _REMEDY.sub(f"Choose another: --set {setting}=VALUE.", message)
-            return f"{command}: --set {setting}={value}: {_PLACE.sub('', _PREFIX.sub('', inner))}"
-    if message.startswith(
-        ("op.stream", "op.evaluate", "op.scale")
-    ):  # their parameters are options here
-        message = re.sub(r"`(\w+)`", lambda found: _option(found[1]), message)
-    return _PREFIX.sub(f"{command}: ", message)
+        if error.argument == parameter and part in error.where.lower():
+            remedy = f"Choose another: --set {setting}=VALUE." if error.remedy else ""
+            return error.at(where=f"{command}: --set {setting}={value}", remedy=remedy)
+    if error.where.startswith(("op.stream", "op.evaluate", "op.scale")):  # options here
+        return error.renamed(_option).at(where=command)
+    return error.at(where=command) if error.where.startswith("op.") else error
 
 
 def _option(parameter: str) -> str:

@@ -176,14 +176,18 @@ def merge(
         part = load(model)
         if not hasattr(merged, "merge"):
             raise MergeError(
-                f"merge: {first} must contain a model, got a {type(merged).__name__}. "
-                "Pass files of onepass run --save."
+                f"{first} must contain a model, got a {type(merged).__name__}. Pass "
+                "files of onepass run --save.",
+                "merge",
             )
         try:
             merged.merge(part, concurrent=concurrent)
         except OnepassError as error:
             text = str(error).replace(*_FORGETTING)
-            raise MergeError(f"merge: {model} with {first}: {text}") from error
+            raise MergeError(
+                f"{model} with {first}: {text}",
+                "merge",
+            ) from error
     saved(merged, save)
     kind = get_tags(merged).merging
     kind = "" if kind == "exact" else f", {kind}"

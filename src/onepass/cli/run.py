@@ -46,8 +46,9 @@ def _files(save: Path, models: Sequence[str]) -> dict[str, Path]:
     save.parent.mkdir(parents=True, exist_ok=True)
     if save.is_dir() or not os.access(save.parent, os.W_OK):
         raise ParameterError(
-            f"run: --save must be a file in a writable folder, got {save}. Add a file name, "
-            "such as m.onepass, or use another folder."
+            f"--save must be a file in a writable folder, got {save}. Add a file name, "
+            "such as m.onepass, or use another folder.",
+            "run",
         )
     if len(models) == 1:
         return {models[0]: save}
@@ -98,9 +99,10 @@ def resumable(
         return progress
     if progress is not None and not progress.finished:
         raise ParameterError(
-            f"run: {place} must not contain an unfinished run, got one after {progress.rows:,} "
-            f"rows of {progress.source}. Continue it with --resume, discard it with --restart, or "
-            "use another file for --save."
+            f"{place} must not contain an unfinished run, got one after "
+            f"{progress.rows:,} rows of {progress.source}. Continue it with --resume, "
+            "discard it with --restart, or use another file for --save.",
+            "run",
         )
     return None
 
@@ -342,7 +344,8 @@ def _check(sources: list[str], models: list[str], save: Path | None, report: Pat
     if report is not None:
         if report.exists() and not report.is_dir():
             raise ParameterError(
-                f"run: --report must be a folder, got the file {report}. Use another path."
+                f"--report must be a folder, got the file {report}. Use another path.",
+                "run",
             )
         check_not_overwritten(sources, [report / name for name in FILES], "run: --report")
         report.mkdir(parents=True, exist_ok=True)

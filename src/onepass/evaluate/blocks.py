@@ -1,6 +1,5 @@
 """Blocks of rows with targets, and errors with the location of a row."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -80,8 +79,10 @@ def blocks(stream: Iterable[object], where: str, start: int = 0) -> Iterator[Blo
         found = (_block(rows, where) for rows in stream)
         return found if hasattr(stream, "start") else _skip_rows(found, start, where)
     raise ParameterError(
-        f"{where}: `stream` must be a stream, an iterable of blocks or a pair (X, y), got "
-        f"{type(stream).__name__}. Open a source with op.stream.read(source, target=...)."
+        "`stream` must be a stream, an iterable of blocks or a pair (X, y), got "
+        f"{type(stream).__name__}. Open a source with op.stream.read(source, "
+        "target=...).",
+        where,
     )
 
 
@@ -104,8 +105,10 @@ def _skip_rows(found: Iterator[Block], start: int, where: str) -> Iterator[Block
 
 def _too_few(where: str, start: int, found_rows: str) -> SourceError:
     return SourceError(
-        f"{where}: `stream` must contain the {start:,} rows that were learned before, which "
-        f"are skipped, got {found_rows}. Pass the stream of the first run, with its first rows."
+        f"`stream` must contain the {start:,} rows that were learned before, which are "
+        f"skipped, got {found_rows}. Pass the stream of the first run, with its first "
+        "rows.",
+        where,
     )
 
 
@@ -113,13 +116,16 @@ def _block(rows: object, where: str) -> Block:
     """Convert an object with the attributes of a block to a block."""
     if not hasattr(rows, "X") or not hasattr(rows, "y"):
         raise ParameterError(
-            f"{where}: each block of the stream must have `X` and `y`, got a "
-            f"{type(rows).__name__}. Read rows with op.stream.read, or pass one pair (X, y)."
+            "each block of the stream must have `X` and `y`, got a "
+            f"{type(rows).__name__}. Read rows with op.stream.read, or pass one pair "
+            "(X, y).",
+            where,
         )
     if rows.y is None:
         raise ParameterError(
-            f"{where}: the stream must have targets, got rows with `y` None. Name the "
-            "target column: op.stream.read(source, target=...)."
+            "the stream must have targets, got rows with `y` None. Name the target "
+            "column: op.stream.read(source, target=...).",
+            where,
         )
     return Block(
         rows.X,
@@ -140,16 +146,14 @@ def _split_pair(X: Table | Array, y: Array, where: str, start: int) -> Iterator[
     """Divide a pair of arrays into blocks."""
     if np.ndim(y) == 0 or len(X) != len(y):
         raise ShapeError(
-            f"{where}: `y` must contain one target for each of the {len(X)} rows of X, got shape "
-            f"{np.shape(y)}. Check that X and y come from the same rows."
+            f"`y` must contain one target for each of the {len(X)} rows of X, got shape "
+            f"{np.shape(y)}. Check that X and y come from the same rows.",
+            where,
         )
     if start > len(y):
         raise _too_few(where, start, f"{len(y):,}")
     at = range(start, len(y), _BLOCK)
     return (Block(X[a : a + _BLOCK], y[a : a + _BLOCK], first=a) for a in at)
-
-
-_ROW = re.compile(r"\bin row (\d+)\b")
 
 
 def located_error(
@@ -172,19 +176,20 @@ def located_error(
 
     Examples
     --------
-    >>> error = OnepassError("`X` holds nan in row 2. Drop the row.")
+    >>> error = OnepassError("`X` holds nan", remedy="Drop the row.", row=2)
     >>> print(located_error(error, "here", "b.csv: row {}".format, 5))
     here: `X` holds nan in row 2. Drop the row. (Row 2 of the block is b.csv: row 2.)
     >>> len(str(located_error(OnepassError("no."), "here", None, 1)))
     9
     """
-    return type(error)(f"{place}: {with_row_location(error, located, n)}")
+    where = f"{place}: {error.where}" if error.where else place
+    return with_row_location(error, located, n).at(where=where)
 
 
 def with_row_location(
     error: OnepassError, located: Callable[[int], str] | None, n: int
 ) -> OnepassError:
-    """Add the location of the row that is mentioned in the message of an error.
+    """Add the location of its row to an error.
 
     Parameters
     ----------
@@ -193,12 +198,12 @@ def with_row_location(
 
     Examples
     --------
-    >>> print(with_row_location(OnepassError("got inf in row 2."), "b.csv: row {}".format, 3))
-    got inf in row 2. (Row 2 of the block is b.csv: row 2.)
-    >>> len(str(with_row_location(OnepassError("got inf in row 2."), None, 3)))
-    17
+    >>> error = OnepassError("`y` holds inf", remedy="Drop it.", row=2)
+    >>> print(with_row_location(error, "b.csv: row {}".format, 3))
+    `y` holds inf in row 2. Drop it. (Row 2 of the block is b.csv: row 2.)
+    >>> len(with_row_location(error, None, 3).source)
+    0
     """
-    found = _ROW.search(str(error))
-    if found is None or located is None or int(found[1]) >= n:
+    if located is None or error.row is None or error.row >= n:
         return error
-    return type(error)(f"{error} (Row {found[1]} of the block is {located(int(found[1]))}.)")
+    return error.at(source=located(error.row))

@@ -49,10 +49,12 @@ def _checked_models(models: object) -> dict[str, Any]:
     if invalid or not named:
         name, model = next(iter(invalid.items()), ("", None))
         raise ParameterError(
-            f"{_WHERE}: `models` must be learners, with `predict` and `partial_fit` or `learn`, or "
-            f"functions that return one, got {f'{name!r}: {model!r}' if invalid else 'none'}. Pass "
-            "an instance, or a function of the seed; wrap a network in a learner, as in "
-            "op.nn.ORFit(module)."
+            "`models` must be learners, with `predict` and `partial_fit` or `learn`, "
+            "or functions that return one, got "
+            f"{f'{name!r}: {model!r}' if invalid else 'none'}. Pass an instance, or a "
+            "function of the seed; wrap a network in a learner, as in "
+            "op.nn.ORFit(module).",
+            _WHERE,
         )
     return named
 
@@ -70,8 +72,9 @@ def _checked_seeds(seeds: object) -> list[int]:
         chosen = list(range(whole(seeds, "seeds", _WHERE, low=1)))
     if not chosen or len(set(chosen)) < len(chosen):
         raise ParameterError(
-            f"{_WHERE}: `seeds` must be a number of seeds, or distinct seeds, got {seeds!r}. "
-            "Pass 5 for 0, 1, 2, 3, 4."
+            f"`seeds` must be a number of seeds, or distinct seeds, got {seeds!r}. Pass "
+            "5 for 0, 1, 2, 3, 4.",
+            _WHERE,
         )
     return chosen
 
@@ -86,9 +89,10 @@ def _checked_source(experiences: object) -> Any:
     if isinstance(experiences, Iterable) and not isinstance(experiences, (list, tuple, str)):
         return (experience(e, f"task {i}", _WHERE) for i, e in enumerate(experiences, 1))
     raise ParameterError(
-        f"{_WHERE}: `experiences` must be op.stream.Experiences, a function of a seed that returns "
-        f"them, or an iterable of experiences, got {type(experiences).__name__}. Create them "
-        "with op.stream.experiences(X, y)."
+        "`experiences` must be op.stream.Experiences, a function of a seed that "
+        "returns them, or an iterable of experiences, got "
+        f"{type(experiences).__name__}. Create them with op.stream.experiences(X, y).",
+        _WHERE,
     )
 
 
@@ -100,8 +104,10 @@ def _check_targets(listed: ExperienceList) -> ExperienceList:
     )
     if len(kinds) > 1:
         raise LabelError(
-            f"{_WHERE}: all `experiences` must have targets of one type, got {' and '.join(kinds)}."
-            " Convert all labels to one type; targets of dtype float are for regression."
+            "all `experiences` must have targets of one type, got "
+            f"{' and '.join(kinds)}. Convert all labels to one type; targets of dtype "
+            "float are for regression.",
+            _WHERE,
         )
     return listed
 
@@ -121,8 +127,9 @@ def _checked_rules(
     wanted = natural if scenario is None else scenario
     if wanted not in SCENARIOS:
         raise ParameterError(
-            f"{_WHERE}: `scenario` must be one of {', '.join(SCENARIOS)}, got {scenario!r}. "
-            "Use one of these, or None."
+            f"`scenario` must be one of {', '.join(SCENARIOS)}, got {scenario!r}. Use "
+            "one of these, or None.",
+            _WHERE,
         )
     if (wanted == "domain") != (natural == "domain") and len(test_sets) > 1:
         have = "share their classes" if shared else "have disjoint classes"
@@ -133,8 +140,9 @@ def _checked_rules(
         )
     if not (callable(rules["clock"]) or rules["clock"] is None):
         raise ParameterError(
-            f"{_WHERE}: `clock` must be a function that returns seconds, got {rules['clock']!r}. "
-            "Pass time.process_time."
+            f"`clock` must be a function that returns seconds, got {rules['clock']!r}. "
+            "Pass time.process_time.",
+            _WHERE,
         )
     measure = metric or ("accuracy" if task == "classification" else "rmse")
     metric_class(measure, task, _WHERE)
@@ -234,15 +242,17 @@ def continual(
     source = _checked_source(experiences)
     if not (callable(on_progress) or on_progress is None):
         raise ParameterError(
-            f"{_WHERE}: `on_progress` must be a function of a number, got {on_progress!r}. Pass a "
-            "function, or None."
+            f"`on_progress` must be a function of a number, got {on_progress!r}. Pass a "
+            "function, or None.",
+            _WHERE,
         )
     if isinstance(source, Iterable) and not hasattr(source, "test_sets"):
         if len(chosen) > 1 or processes > 1 or path is not None:
             raise ParameterError(
-                f"{_WHERE}: an iterator can be consumed only once, which requires one seed, `jobs` "
-                f"1 and `path` None, got {len(chosen)} seeds, jobs={processes}, path={path}. Pass "
-                "a list, Experiences, or a function of the seed."
+                "an iterator can be consumed only once, which requires one seed, "
+                f"`jobs` 1 and `path` None, got {len(chosen)} seeds, jobs={processes}, "
+                f"path={path}. Pass a list, Experiences, or a function of the seed.",
+                _WHERE,
             )
         return _warn_incomplete(
             _evaluate_iterator(named, source, scenario, metric, rules, chosen[0], on_progress)
@@ -250,18 +260,21 @@ def continual(
     setting = Setting(named, source, Rules("", "", "", batch, block))
     if len(chosen) > 1 and not setting.drawn:
         raise ParameterError(
-            f"{_WHERE}: with several `seeds` the experiences or a model must be functions of a "
-            f"seed, got {len(chosen)} seeds and no such function: all runs would be equal. Pass a "
-            "function, such as functools.partial(op.stream.split_mnist, …)."
+            "with several `seeds` the experiences or a model must be functions of a "
+            f"seed, got {len(chosen)} seeds and no such function: all runs would be "
+            "equal. Pass a function, such as functools.partial(op.stream.split_mnist, "
+            "…).",
+            _WHERE,
         )
     first = setting.source(chosen[0])
     setting = Setting(named, source, _checked_rules(first, scenario, metric, rules))
     outlines = {seed: _outline(setting.source(seed), stored=path is not None) for seed in chosen}
     if len({(len(each.tasks), len(each.experiences)) for each in outlines.values()}) > 1:
         raise ParameterError(
-            f"{_WHERE}: `experiences` must have equal length for all seeds, got "
-            f"{ {seed: len(each.experiences) for seed, each in outlines.items()} }. Create "
-            "equally many, or evaluate each seed separately."
+            "`experiences` must have equal length for all seeds, got "
+            f"{ {seed: len(each.experiences) for seed, each in outlines.items()} }. "
+            "Create equally many, or evaluate each seed separately.",
+            _WHERE,
         )
     runs = _runs(setting, outlines, processes, path, on_progress)
     names = (_names([each.tasks for each in outlines.values()]),
@@ -369,7 +382,8 @@ def _evaluate_iterator(
     first = next(source, None)
     if first is None:
         raise ParameterError(
-            f"{_WHERE}: there must be an experience, got an empty iterator. Pass a new iterator."
+            "there must be an experience, got an empty iterator. Pass a new iterator.",
+            _WHERE,
         )
     listed = ExperienceList([first])
     final = _checked_rules(

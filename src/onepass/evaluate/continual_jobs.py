@@ -84,8 +84,10 @@ class Setting:
         found = from_factory(given, seed, _WHERE)
         if not hasattr(found, "test_sets"):
             raise ParameterError(
-                f"{_WHERE}: a function of `experiences` must return op.stream.Experiences, got "
-                f"{type(found).__name__}. Return, for example, op.stream.experiences(X, y)."
+                "a function of `experiences` must return op.stream.Experiences, got "
+                f"{type(found).__name__}. Return, for example, op.stream.experiences(X, "
+                "y).",
+                _WHERE,
             )
         return found
 
@@ -95,15 +97,19 @@ class Setting:
         model = deepcopy(given) if is_learner(given) else from_factory(given, job.seed, _WHERE)
         if not is_learner(model):
             raise ParameterError(
-                f"{_WHERE}: a function of `models` must return a learner, with `predict` and "
-                f"`partial_fit` or `learn`, got {model!r} from {job.model!r}. Return an instance."
+                "a function of `models` must return a learner, with `predict` and "
+                f"`partial_fit` or `learn`, got {model!r} from {job.model!r}. Return an "
+                "instance.",
+                _WHERE,
             )
         kind = unsuitable_type(model, self.rules.task)
         if kind is not None:
             raise ParameterError(
-                f"{_WHERE}: models must suit the targets, which are for {self.rules.task}, got "
-                f"{job.model!r}, a {kind}. Choose another model, for op.nn learners of classes "
-                "loss='one_hot'. Targets of dtype float are for regression, all others are classes."
+                f"models must suit the targets, which are for {self.rules.task}, got "
+                f"{job.model!r}, a {kind}. Choose another model, for op.nn learners of "
+                "classes loss='one_hot'. Targets of dtype float are for regression, "
+                "all others are classes.",
+                _WHERE,
             )
         return model
 
@@ -191,7 +197,8 @@ class RunFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         if not isinstance(path, (str, os.PathLike)):
             raise ParameterError(
-                f"{_WHERE}: `path` must be a folder for runs, got {path!r}. Pass a path."
+                f"`path` must be a folder for runs, got {path!r}. Pass a path.",
+                _WHERE,
             )
         self.path = Path(path)
         with write_errors(self.path, _WHERE):
@@ -217,8 +224,9 @@ class RunFolder:
             return None
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise SourceError(
-                f"{_WHERE}: {path} must be a stored run, got {type(error).__name__}: {error}. "
-                "Delete the file to repeat the run."
+                f"{path} must be a stored run, got {type(error).__name__}: {error}. "
+                "Delete the file to repeat the run.",
+                _WHERE,
             ) from error
         changed = [key for key in {**before, **settings} if before.get(key) != settings.get(key)]
         if changed:
@@ -227,13 +235,16 @@ class RunFolder:
                 for key in changed
             )
             raise ParameterError(
-                f"{_WHERE}: `path` must contain runs with the same settings, got {path.name}, in "
-                f"which {found}. Use another folder, or delete that file."
+                f"`path` must contain runs with the same settings, got {path.name}, in "
+                f"which {found}. Use another folder, or delete that file.",
+                _WHERE,
             )
         if (len(run.matrix), len(run.before)) != size:
             raise SourceError(
-                f"{_WHERE}: {path} must be a run of {size[0]} experiences and {size[1]} tests, got "
-                f"{len(run.matrix)} and {len(run.before)}. Delete the file to repeat the run."
+                f"{path} must be a run of {size[0]} experiences and {size[1]} tests, "
+                f"got {len(run.matrix)} and {len(run.before)}. Delete the file to "
+                "repeat the run.",
+                _WHERE,
             )
         return run
 

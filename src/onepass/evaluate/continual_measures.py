@@ -191,8 +191,9 @@ class ContinualScore:
         """
         if measure not in MEASURES:
             raise ParameterError(
-                f"ContinualScore.values: `measure` must be one of {', '.join(MEASURES)}, got "
-                f"{measure!r}.{did_you_mean(measure, MEASURES) or ' Choose one of these.'}"
+                f"`measure` must be one of {', '.join(MEASURES)}, got "
+                f"{measure!r}.{did_you_mean(measure, MEASURES) or ' Choose one of these.'}",
+                "ContinualScore.values",
             )
         with np.errstate(invalid="ignore"):  # inf − inf is nan
             return np.array([MEASURES[measure](scores) for scores in task_scores(self)])
@@ -335,8 +336,9 @@ def pairs(
     """
     if against is not None and against not in scores:
         raise ParameterError(
-            f"{_WHERE}: `against` must be one of {', '.join(scores)}, got {against!r}. Choose one "
-            "of these."
+            f"`against` must be one of {', '.join(scores)}, got {against!r}",
+            _WHERE,
+            remedy="Choose one of these.",
         )
     chosen = (
         list(combinations(scores, 2))
@@ -351,8 +353,9 @@ def pairs(
         shared = [seed for seed in values[0] if seed in values[1]]
         if len(shared) < 2:
             raise ParameterError(
-                f"{_WHERE}: two models must share at least two seeds, got {len(shared)} of {one!r} "
-                f"and {other!r}. Evaluate them with the same seeds."
+                f"two models must share at least two seeds, got {len(shared)} of "
+                f"{one!r} and {other!r}. Evaluate them with the same seeds.",
+                _WHERE,
             )
         differences = np.array([values[0][seed] - values[1][seed] for seed in shared])
         drawn = any(len({each[seed] for seed in shared}) > 1 for each in values)

@@ -136,9 +136,10 @@ class LearnerAdapter:
         for part in gen_batches(len(y), size):
             if must and self._labels is None:
                 raise ParameterError(
-                    f"{_WHERE}: {type(self.model).__name__} requires all classes in advance, "
-                    "got an iterator, whose classes are unknown. Pass a list of experiences, or a "
-                    "learner that accepts new classes."
+                    f"{type(self.model).__name__} requires all classes in advance, got "
+                    "an iterator, whose classes are unknown. Pass a list of "
+                    "experiences, or a learner that accepts new classes.",
+                    _WHERE,
                 )
             classes = {"classes": self._labels} if must and not self._classes_passed else {}
             verb(X[part], y[part], **classes)
@@ -148,8 +149,9 @@ class LearnerAdapter:
     def _by_batches(self, X: Array | Table, y: Array) -> None:
         if y.dtype.kind not in "biuf":  # '0' would be read as 0, and 0 never equals '0'
             raise LabelError(
-                f"{_WHERE}: {type(self.model).__name__} requires classes to be whole numbers "
-                f"starting at 0, got text, such as {str(y[0])!r}. Number the classes."
+                f"{type(self.model).__name__} requires classes to be whole numbers "
+                f"starting at 0, got text, such as {str(y[0])!r}. Number the classes.",
+                _WHERE,
             )
         targets = y.astype(np.int64 if y.dtype.kind in "iub" else np.float32)
         for part in gen_batches(len(y), self._batch):
@@ -589,7 +591,8 @@ def from_factory(factory: Callable[..., _Made], seed: int, where: str) -> _Made:
         made = factory()
     if made is None:
         raise ParameterError(
-            f"{where}: a factory must return an object, got None from {factory!r}. Add `return`."
+            f"a factory must return an object, got None from {factory!r}. Add `return`.",
+            where,
         )
     return made
 
@@ -602,8 +605,9 @@ def _check_callable(factory: Callable[..., object], where: str) -> None:
         return
     except TypeError as error:
         raise ParameterError(
-            f"{where}: a factory must be callable with a seed or without arguments, got "
-            f"{factory!r}: {error}. Bind its other arguments with functools.partial."
+            "a factory must be callable with a seed or without arguments, got "
+            f"{factory!r}: {error}. Bind its other arguments with functools.partial.",
+            where,
         ) from error
 
 

@@ -42,23 +42,27 @@ def _row_times(
     """Check the times at which rows arrive: numbers or dates that never decrease."""
     if time is None:
         raise ParameterError(
-            f"{where}: `delay_until` requires a stream with times, got a stream without times. "
-            "Name the column of times: op.stream.read(source, time=...), or --time."
+            "`delay_until` requires a stream with times, got a stream without times. "
+            "Name the column of times: op.stream.read(source, time=...), or --time.",
+            where,
         )
     at = _checked(np.asarray(time), "the column of times", located, where)
     before = at[:1] if last is None else np.asarray([last])
     if (before.dtype.kind == "M") != (at.dtype.kind == "M"):
         raise TypeMismatchError(
-            f"{where}: times must be of one type, got {at.dtype} after {before.dtype}, starting at "
-            f"{located(0)}. Convert them to one type."
+            f"times must be of one type, got {at.dtype} after {before.dtype}, starting "
+            f"at {located(0)}. Convert them to one type.",
+            where,
         )
     fallen = np.flatnonzero(at < np.concatenate([before, at[:-1]]))
     if len(fallen):
         i = int(fallen[0])
         raise ParameterError(
-            f"{where}: with `delay_until` the times of rows must not decrease, got {at[i]} in "
-            f"{located(i)}, after {before[0] if i == 0 else at[i - 1]}. Sort the rows by "
-            "time; if local clocks were set back here, use dates in UTC or with a time zone."
+            f"with `delay_until` the times of rows must not decrease, got {at[i]} in "
+            f"{located(i)}, after {before[0] if i == 0 else at[i - 1]}. Sort the rows "
+            "by time; if local clocks were set back here, use dates in UTC or with a "
+            "time zone.",
+            where,
         )
     return at
 
@@ -70,8 +74,9 @@ def _due_times(
     due = _checked(np.asarray(column), f"column {name!r}", located, where)
     if (due.dtype.kind == "M") != (at.dtype.kind == "M"):
         raise TypeMismatchError(
-            f"{where}: column {name!r} must have the type of the times of rows, {at.dtype}, got "
-            f"{due.dtype}. Convert one of them."
+            f"column {name!r} must have the type of the times of rows, {at.dtype}, got "
+            f"{due.dtype}. Convert one of them.",
+            where,
         )
     return np.maximum(due, at)
 
@@ -84,14 +89,17 @@ def _checked(values: Array, what: str, located: Callable[[int], str], where: str
         values = as_dates(values, where)
     else:
         raise TypeMismatchError(
-            f"{where}: {what} must contain the times of rows or targets as numbers or dates, got "
-            f"{values.dtype}. Convert it, or set its type with `types` (--type NAME=date)."
+            f"{what} must contain the times of rows or targets as numbers or dates, got "
+            f"{values.dtype}. Convert it, or set its type with `types` (--type "
+            "NAME=date).",
+            where,
         )
     missing = np.flatnonzero(is_missing(values))
     if len(missing):
         raise NotFiniteError(
-            f"{where}: {what} must contain a time for every row, got a missing value in "
-            f"{located(int(missing[0]))}. Fill it in, or drop the row."
+            f"{what} must contain a time for every row, got a missing value in "
+            f"{located(int(missing[0]))}. Fill it in, or drop the row.",
+            where,
         )
     return values
 
@@ -255,8 +263,9 @@ class DelayedLabels:
             return PendingRows(X, block.y, at + self._delay), at
         if not isinstance(X, Table) or self._until not in X:
             raise ColumnError(
-                f"{self._where}: `delay_until` must name a column of the stream that is not "
-                f"dropped, got {self._until!r}. Check the spelling, and do not drop the column."
+                "`delay_until` must name a column of the stream that is not dropped, "
+                f"got {self._until!r}. Check the spelling, and do not drop the column.",
+                self._where,
             )
         first = rows if block.first is None else block.first
         located = block.located or (lambda i: f"row {first + i:,} (counting from 0)")
@@ -270,9 +279,10 @@ class DelayedLabels:
         left = more if old is None or not len(old) else _concatenated(old, more)
         if len(left) > self._max_rows:
             raise ParameterError(
-                f"{self._where}: at most {self._max_rows:,} rows may wait for their targets, got "
-                f"{len(left):,}. Increase `max_waiting` if there is enough memory, or use a "
-                "shorter delay."
+                f"at most {self._max_rows:,} rows may wait for their targets, got "
+                f"{len(left):,}. Increase `max_waiting` if there is enough memory, or "
+                "use a shorter delay.",
+                self._where,
             )
         return left[np.argsort(left.due, kind="stable")] if self._until else left
 

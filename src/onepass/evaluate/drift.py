@@ -124,8 +124,9 @@ def check_suited(detectors: Mapping[str, Detector], task: str, where: str) -> No
     for name, detector in detectors.items():
         if task == "regression" and counts_mistakes(detector):
             raise ParameterError(
-                f"{where}: {name} must be used with classifiers, since it counts mistakes, got "
-                "regressors. Use a detector for numbers, such as river.drift.ADWIN."
+                f"{name} must be used with classifiers, since it counts mistakes, got "
+                "regressors. Use a detector for numbers, such as river.drift.ADWIN.",
+                where,
             )
 
 
@@ -167,17 +168,19 @@ def error_monitor(
     named = drift if isinstance(drift, Mapping) else {type(drift).__name__: drift}
     if resumed:
         raise ParameterError(
-            f"{where}: `drift` must be omitted when a run is resumed, since "
-            f"checkpoints do not contain detectors, got {join_names(list(named))}. Start a new "
-            "run, or resume without detectors."
+            "`drift` must be omitted when a run is resumed, since checkpoints do not "
+            f"contain detectors, got {join_names(list(named))}. Start a new run, or "
+            "resume without detectors.",
+            where,
         )
     for detector in named.values():
         able = callable(getattr(detector, "update", None))
         able = able and hasattr(detector, "drift_detected")
         if isinstance(detector, type) or not able:
             raise ParameterError(
-                f"{where}: `drift` must be a detector with `update` and `drift_detected`, got "
-                f"{detector!r}. Pass an object, such as river.drift.ADWIN()."
+                "`drift` must be a detector with `update` and `drift_detected`, got "
+                f"{detector!r}. Pass an object, such as river.drift.ADWIN().",
+                where,
             )
     check_suited(named, task, where)
     return ErrorMonitor({str(name): one for name, one in named.items()}, models, task)

@@ -110,8 +110,9 @@ def new_figure(
             suffix = Path(path).suffix.lower().lstrip(".")
             if suffix not in figure.canvas.get_supported_filetypes():
                 raise ParameterError(
-                    f"{where}: `path` must end in .png, .svg or .pdf, got {os.fspath(path)!r}. "
-                    "Rename the file."
+                    f"`path` must end in .png, .svg or .pdf, got {os.fspath(path)!r}. "
+                    "Rename the file.",
+                    where,
                 )
         yield figure
         if path is not None:

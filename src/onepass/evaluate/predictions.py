@@ -65,8 +65,10 @@ def predictions(
     before, keep = 0, tuple(keep)
     if proba and not hasattr(model, "predict_proba"):
         raise ParameterError(
-            f"{_WHERE}: `proba` must be False for a model without probabilities, got a "
-            f"{type(getattr(model, 'learner', model)).__name__}. Only classifiers have them."
+            "`proba` must be False for a model without probabilities, got a "
+            f"{type(getattr(model, 'learner', model)).__name__}. Only classifiers have "
+            "them.",
+            _WHERE,
         )
     for rows in stream:
         check_keep(rows.X, keep)
@@ -90,8 +92,9 @@ def predictions(
         reserved = [name for name in keep if name in columns]
         if reserved:
             raise ColumnError(
-                f"{_WHERE}: columns to copy must not have the name of a prediction, got "
-                f"{reserved[0]!r}. Rename the column."
+                "columns to copy must not have the name of a prediction, got "
+                f"{reserved[0]!r}. Rename the column.",
+                _WHERE,
             )
         yield {**copied, **columns}
 
@@ -128,6 +131,7 @@ def check_keep(table: Table, keep: Iterable[str]) -> None:
     for name in keep:
         if name not in table:
             raise ColumnError(
-                f"{_WHERE}: `keep` must name columns of the source that are not dropped, got "
-                f"{name!r}.{did_you_mean(name, table.names) or ' Check the spelling.'}"
+                "`keep` must name columns of the source that are not dropped, got "
+                f"{name!r}.{did_you_mean(name, table.names) or ' Check the spelling.'}",
+                _WHERE,
             )

@@ -83,13 +83,16 @@ def checked_models(
     for name, model in named.items():
         if not callable(getattr(model, "test_then_train", None)) or isinstance(model, type):
             raise ParameterError(
-                f"{where}: model {name!r} must be a learner with `test_then_train`, got "
-                f"{model!r}. Pass an instance of a learner, or an op.Pipeline that ends in one."
+                f"model {name!r} must be a learner with `test_then_train`, got "
+                f"{model!r}. Pass an instance of a learner, or an op.Pipeline that ends "
+                "in one.",
+                where,
             )
     if len({id(model) for model in named.values()}) < len(named):
         raise ParameterError(
-            f"{where}: each model must occur once, got one learner with two names, which would "
-            "learn every row twice. Pass sklearn.base.clone(model) as the second one."
+            "each model must occur once, got one learner with two names, which would "
+            "learn every row twice. Pass sklearn.base.clone(model) as the second one.",
+            where,
         )
     return named
 
@@ -100,14 +103,15 @@ def _with_baselines(
     """Return the models, then the baselines."""
     if not models and not baselines:
         raise ParameterError(
-            f"{where}: there must be a model, got none and baselines=False. Pass at least one "
-            "learner."
+            "there must be a model, got none and baselines=False. Pass at least one learner.",
+            where,
         )
     reserved = [name for name in baselines if name in models]
     if reserved:
         raise ParameterError(
-            f"{where}: models must not have the name of a baseline, got {reserved[0]!r}. "
-            "Rename the model, or set baselines=False."
+            f"models must not have the name of a baseline, got {reserved[0]!r}. Rename "
+            "the model, or set baselines=False.",
+            where,
         )
     return models | baselines
 
@@ -122,8 +126,9 @@ def _task_of_models(models: dict[str, Model], where: str) -> str | None:
     if len(set(tasks.values())) > 1:
         listed = ", ".join(f"{name}: {task}" for name, task in tasks.items())
         raise ParameterError(
-            f"{where}: all models must have the same task, got {listed}. "
-            "Evaluate classifiers and regressors separately."
+            f"all models must have the same task, got {listed}. Evaluate classifiers "
+            "and regressors separately.",
+            where,
         )
     return next(iter(tasks.values()), None)
 
@@ -134,8 +139,10 @@ def _check_probabilities(models: Mapping[str, Any], metrics: Mapping[str, type[M
     lacks = [name for name, model in models.items() if not hasattr(model, "predict_proba")]
     if needs and lacks:
         raise ParameterError(
-            f"{_WHERE}: for the metric {needs[0]!r} all models must have `predict_proba`, got "
-            f"{lacks[0]!r}, which has none. Leave out the metric, or evaluate this model alone."
+            f"for the metric {needs[0]!r} all models must have `predict_proba`, got "
+            f"{lacks[0]!r}, which has none. Leave out the metric, or evaluate this "
+            "model alone.",
+            _WHERE,
         )
 
 
@@ -311,9 +318,11 @@ def _check_lags(models: dict[str, Model], delay: int, until: str | None) -> None
         if keyed or until is not None:
             remedy = "The number of later rows whose targets are known varies: remove the lags."
         raise ParameterError(
-            f"{_WHERE}: model {name!r} has lagged targets for a delay of {lag} row(s), which must "
-            f"be that of all its rows, got {'`delay_until`' if until else f'`delay` = {delay}'}"
-            f"{' by key' if keyed else ''}. {remedy}"
+            f"model {name!r} has lagged targets for a delay of {lag} row(s), which must "
+            "be that of all its rows, got "
+            f"{'`delay_until`' if until else f'`delay` = {delay}'}{' by key' if keyed else ''}. "
+            f"{remedy}",
+            _WHERE,
         )
 
 
@@ -323,13 +332,15 @@ def _delayed_labels(delay: object, until: str | None, max_waiting: object) -> De
     limit = whole(max_waiting, "max_waiting", _WHERE, low=1)
     if until is not None and (rows or not isinstance(until, str)):
         raise ParameterError(
-            f"{_WHERE}: `delay_until` must be the name of a column, and excludes `delay`, got "
-            f"{until!r} and delay={rows}. Use one of the two."
+            "`delay_until` must be the name of a column, and excludes `delay`, got "
+            f"{until!r} and delay={rows}. Use one of the two.",
+            _WHERE,
         )
     if rows > limit:
         raise ParameterError(
-            f"{_WHERE}: `delay` must be at most `max_waiting`, {limit:,} rows, got {rows:,}. "
-            "Increase `max_waiting` if there is enough memory."
+            f"`delay` must be at most `max_waiting`, {limit:,} rows, got {rows:,}. "
+            "Increase `max_waiting` if there is enough memory.",
+            _WHERE,
         )
     return DelayedLabels(rows, until, limit, _WHERE) if rows > 1 or until is not None else None
 
@@ -349,13 +360,15 @@ def _checkpoint(
             ("resume", "next_source") if next_source and not resume else ("checkpoint", "resume")
         )
         raise ParameterError(
-            f"{_WHERE}: `{what}` requires `{needs}`, got none. Name the checkpoint file: "
-            "checkpoint='m.run', resume=True."
+            f"`{what}` requires `{needs}`, got none. Name the checkpoint file: "
+            "checkpoint='m.run', resume=True.",
+            _WHERE,
         )
     if not isinstance(every, (int, float)) or not every >= 0:
         raise ParameterError(
-            f"{_WHERE}: `every` must be a number of seconds >= 0, got {every!r}. Pass 0 for a "
-            "checkpoint after each block."
+            f"`every` must be a number of seconds >= 0, got {every!r}. Pass 0 for a "
+            "checkpoint after each block.",
+            _WHERE,
         )
     return None if path is None else Checkpoint(path, stream, every, clock, _WHERE)
 
@@ -387,8 +400,9 @@ def _metric_names(metrics: object) -> list[str]:
         return [] if metrics is None else [metrics]
     if not isinstance(metrics, (list, tuple)) or not all(isinstance(m, str) for m in metrics):
         raise ParameterError(
-            f"{_WHERE}: `metrics` must be a name or a list of names, such as 'mae', got a "
-            f"{type(metrics).__name__}. If these are the targets, pass rows and targets as one "
-            "pair: prequential(model, (X, y))."
+            "`metrics` must be a name or a list of names, such as 'mae', got a "
+            f"{type(metrics).__name__}. If these are the targets, pass rows and targets "
+            "as one pair: prequential(model, (X, y)).",
+            _WHERE,
         )
     return list(metrics)

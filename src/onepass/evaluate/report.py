@@ -158,8 +158,10 @@ def read_json(
             check(report)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise SourceError(
-            f"{where}: {'the text' if given else source} must be a report that to_json wrote, in "
-            f"format {FORMAT}, got {type(error).__name__}: {error}. Write it again with to_json."
+            f"{'the text' if given else source} must be a report that to_json wrote, in "
+            f"format {FORMAT}, got {type(error).__name__}: {error}. Write it again with "
+            "to_json.",
+            where,
         ) from error
     return report
 
@@ -415,13 +417,15 @@ class Report(BaseReport):
         chosen = self.metrics[0] if metric is None else metric
         if chosen not in self.metrics:
             raise ParameterError(
-                f"Report.plot: `metric` must be a metric of the report, {', '.join(self.metrics)}, "
-                f"got {metric!r}. Add it to op.evaluate.prequential(..., metrics=[...])."
+                f"`metric` must be a metric of the report, {', '.join(self.metrics)}, "
+                f"got {metric!r}. Add it to op.evaluate.prequential(..., metrics=[...]).",
+                "Report.plot",
             )
         if not self.rows:
             raise ParameterError(
-                "Report.plot: the report must have at least 1 row, got 0. "
-                "Check that the stream has rows with targets."
+                "the report must have at least 1 row, got 0. Check that the stream has "
+                "rows with targets.",
+                "Report.plot",
             )
         along, *x = self._along()
         lines = [self._line(name, chosen, timed=along == "time") for name in self.scores]

@@ -319,9 +319,11 @@ class Checkpoint:
             return
         if file_identity(self.place) not in {None, self._stamp}:
             raise CheckpointError(
-                f"{self._where}: {self.place} must be written by only one run, got a file that "
-                f"another run has written. This run stops after {run.history.rows:,} rows and does "
-                "not overwrite the file. Use a separate checkpoint file for each run."
+                f"{self.place} must be written by only one run, got a file that another "
+                f"run has written. This run stops after {run.history.rows:,} rows and "
+                "does not overwrite the file. Use a separate checkpoint file for each "
+                "run.",
+                self._where,
             )
         rows = run.history.rows + run.history.skipped - self._begun
         name = getattr(self._stream, "name", None)
@@ -363,8 +365,9 @@ class Checkpoint:
     def _mismatch(self, what: str, found: list[str]) -> CheckpointError:
         shown = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if found[3:] else "")
         return CheckpointError(
-            f"{self._where}: {self.place} must be resumed with the {what} of the first run, got "
-            f"differences: {shown}. Restore them, or use another file."
+            f"{self.place} must be resumed with the {what} of the first run, got "
+            f"differences: {shown}. Restore them, or use another file.",
+            self._where,
         )
 
 

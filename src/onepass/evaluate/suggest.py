@@ -135,8 +135,9 @@ def suggest(
     given = [*reading, *([] if target is None else ["target"])]
     if isinstance(source, Stream) and given:
         raise ParameterError(
-            f"{_WHERE}: `{given[0]}` must be omitted for a Stream, which has its own. Pass it to "
-            "op.stream.read."
+            f"`{given[0]}` must be omitted for a Stream, which has its own. Pass it to "
+            "op.stream.read.",
+            _WHERE,
         )
     stream = source if isinstance(source, Stream) else read(source, target=target, **reading)
     chosen = task or stream.task or "regression"
@@ -191,8 +192,9 @@ def _first_rows(stream: Iterable[Rows], count: int) -> tuple[Table, Array]:
     if seen < 20 or blocks[0][1] is None:
         got = "no target" if seen and blocks[0][1] is None else f"{seen} rows"
         raise ParameterError(
-            f"{_WHERE}: the stream must have a target and at least 20 rows, got {got}. Name the "
-            "target with `target`, or wait for more rows."
+            f"the stream must have a target and at least 20 rows, got {got}. Name the "
+            "target with `target`, or wait for more rows.",
+            _WHERE,
         )
     X = concatenate_tables(tuple(rows for rows, _ in blocks))
     return X, np.concatenate([y for _, y in blocks if y is not None])[: len(X)]

@@ -277,8 +277,9 @@ def frame(records: Sequence[Mapping[str, object]], library: str | None, where: s
     makers = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
     if library not in {None, *makers}:
         raise ParameterError(
-            f"{where}: `library` must be one of {', '.join(makers)}, got {library!r}. "
-            "Use one of them, or None for the first that is installed."
+            f"`library` must be one of {', '.join(makers)}, got {library!r}. Use one of "
+            "them, or None for the first that is installed.",
+            where,
         )
     columns = {name: [row[name] for row in records] for name in (records[0] if records else ())}
     for name in makers if library is None else [library]:

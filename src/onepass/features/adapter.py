@@ -49,9 +49,10 @@ def adapted(step: Any, where: str) -> Transformer | None:
         return Adapter(step)
     name = type(step).__name__
     raise TypeMismatchError(
-        f"{where}: a transformer of scikit-learn must be stateless or have `partial_fit`, got "
-        f"{name}, which learns from all rows at once. Fit it to the first rows and pass it frozen: "
-        f"sklearn.frozen.FrozenEstimator({name}(...).fit(first_rows))."
+        "a transformer of scikit-learn must be stateless or have `partial_fit`, got "
+        f"{name}, which learns from all rows at once. Fit it to the first rows and pass "
+        f"it frozen: sklearn.frozen.FrozenEstimator({name}(...).fit(first_rows)).",
+        where,
     )
 
 
@@ -116,9 +117,11 @@ class Adapter(Transformer):
         rows, names = _frame(checked_rows if n else _zeros(checked_rows))
         if seen and rows.shape[1] != self.n_features_in_:
             raise ShapeError(
-                f"Pipeline: {type(made).__name__} must get {self.n_features_in_} columns, as in "
-                f"the first rows, got {rows.shape[1]}. Place it before transformers that add "
-                "columns, such as Encode and Impute, or use a transformer of op.features."
+                f"{type(made).__name__} must get {self.n_features_in_} columns, as in "
+                f"the first rows, got {rows.shape[1]}. Place it before transformers "
+                "that add columns, such as Encode and Impute, or use a transformer of "
+                "op.features.",
+                "Pipeline",
             )
         if not _learns(made):
             made = self.transformer_ if seen else clone(made).fit(rows, None)

@@ -179,9 +179,10 @@ def _shape_of(d: int, shape: object, name: str) -> tuple[int, int, int]:
         c, h, w = (validation.whole(k, "shape", name, low=1) for k in (1, *shape)[-3:])
         return c, h, w
     raise ParameterError(
-        f"{name}: `shape` must be (height, width) or (channels, height, width) for rows that are "
-        f"not square images, got {shape} for {d} columns. Set `shape` in the constructor, or pass "
-        "images of shape (n, channels, height, width)."
+        "`shape` must be (height, width) or (channels, height, width) for rows that "
+        f"are not square images, got {shape} for {d} columns. Set `shape` in the "
+        "constructor, or pass images of shape (n, channels, height, width).",
+        name,
     )
 
 
@@ -339,10 +340,11 @@ class RandomConvolution(Frozen):
         room, pool = min(shape[1:]) - size + 1, validation.whole(self.pool, "pool", _NAME, low=1)
         if math.prod(shape) != d or not 0 < room > pool - 2 * padding - 1 or padding >= size:
             raise ParameterError(
-                f"{_NAME}: `shape` must match the number of columns, `size` must be greater than "
-                f"`padding`, and each side must have at least `pool` patches, got {d} columns, "
-                f"shape {shape}, size {size}, pool {pool} and padding {padding}. Change these "
-                "parameters."
+                "`shape` must match the number of columns, `size` must be greater than "
+                f"`padding`, and each side must have at least `pool` patches, got {d} "
+                f"columns, shape {shape}, size {size}, pool {pool} and padding "
+                f"{padding}. Change these parameters.",
+                _NAME,
             )
         for name in ("threshold", "contrast", "overlap"):
             validation.in_range(getattr(self, name), name, _NAME, low=0.0)
@@ -350,8 +352,8 @@ class RandomConvolution(Frozen):
         seed = validation.whole(self.seed, "seed", _NAME, low=0)
         if self.source not in ("random", "patches"):
             raise ParameterError(
-                f"{_NAME}: `source` must be 'random' or 'patches', got {self.source!r}. Pass one "
-                "of these."
+                f"`source` must be 'random' or 'patches', got {self.source!r}. Pass one of these.",
+                _NAME,
             )
         self.shape_ = shape
         F, p = self.n_features_out_ // (2 * pool**2), shape[0] * size**2
@@ -362,8 +364,9 @@ class RandomConvolution(Frozen):
 
     def _widen(self, d: int) -> None:
         raise ShapeError(
-            f"{_NAME}.grow: images must have {self.n_features_in_} numbers, as in the first "
-            f"block, got {d}. Start a new transformer for other images."
+            f"images must have {self.n_features_in_} numbers, as in the first block, "
+            f"got {d}. Start a new transformer for other images.",
+            f"{_NAME}.grow",
         )
 
     def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
@@ -450,8 +453,9 @@ class RandomConvolution(Frozen):
         fitted = self.shape_ if begun else self.shape and (1, *self.shape)[-3:]
         if fitted and tuple(fitted) != got:
             raise ShapeError(
-                f"{where}: images must have shape {tuple(fitted)}, channels first, as the first "
-                f"images, got {got}. Start a new transformer for other images."
+                f"images must have shape {tuple(fitted)}, channels first, as the first "
+                f"images, got {got}. Start a new transformer for other images.",
+                where,
             )
         if learning and not begun:
             self.shape_ = (int(got[0]), int(got[1]), int(got[2]))

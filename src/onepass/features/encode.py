@@ -82,8 +82,9 @@ def to_table(X: TableLike, names: Sequence[str] | None, where: str) -> Floats | 
         return Table.from_rows(X)
     if isinstance(X, Mapping) and not hasattr(X, "toarray"):  # sparse matrices are rejected below
         raise TypeMismatchError(
-            f"{where}: `X` must be rows, got one dict. Pass a list of dicts, a frame or an array; "
-            "learn_one and predict_one of a Pipeline accept one dict."
+            "`X` must be rows, got one dict. Pass a list of dicts, a frame or an "
+            "array; learn_one and predict_one of a Pipeline accept one dict.",
+            where,
         )
     if isinstance(X, (list, tuple)) and not X:
         return Table({}, 0)
@@ -92,8 +93,9 @@ def to_table(X: TableLike, names: Sequence[str] | None, where: str) -> Floats | 
         return matrix_with_gaps(X, where, d=None if names is None else len(names), names=names)[0]
     if names is not None and array.shape[1] != len(names):
         raise ShapeError(
-            f"{where}: `X` must have {len(names)} columns, as learned, got {array.shape[1]}. Pass "
-            "a frame or dicts to match columns by name."
+            f"`X` must have {len(names)} columns, as learned, got {array.shape[1]}. "
+            "Pass a frame or dicts to match columns by name.",
+            where,
         )
     named = [f"x{j}" for j in range(array.shape[1])] if names is None else names
     columns = {name: to_column(array[:, j], name) for j, name in enumerate(named)}
@@ -109,18 +111,26 @@ def _check_kinds(table: Table, columns: Mapping[str, Column | None], where: str)
             if known.any():
                 i = int(known.argmax())
                 raise TypeMismatchError(
-                    f"{where}: column {name!r} must contain {column.kind}, as in earlier rows, got "
-                    f"{_KINDS[kind]}: {str(values[i])!r} in row {i}. "
-                    f"{_REMEDIES[column.code]}"
+                    f"column {name!r} must contain {column.kind}, as in earlier rows",
+                    where=where,
+                    got=f"{_KINDS[kind]}: {str(values[i])!r}",
+                    remedy=_REMEDIES[column.code],
+                    row=i,
                 )
         elif kind == "O":
             check_encodable(values, where, name)
         elif kind == "f" and np.isinf(values).any():
             i = int(np.isinf(values).argmax())
             raise NotFiniteError(
-                f"{where}: `X` must be finite or missing, got {values[i]} in row {i}, column "
-                f"{name!r}. Drop the row, or replace the value by nan and impute it with "
-                "op.features.Impute()."
+                "`X` must be finite or missing",
+                where=where,
+                got=values[i],
+                remedy=(
+                    "Drop the row, or replace the value by nan and impute it with "
+                    "op.features.Impute()."
+                ),
+                row=i,
+                column=name,
             )
 
 
@@ -139,10 +149,15 @@ def _check_no_missing(
         gaps = np.ones(len(rows), dtype=bool) if name in absent else is_missing(columns[name])
         if gaps.any():
             raise NotFiniteError(
-                f"{where}: `X` must contain a value in every column, got none in row "
-                f"{int(gaps.argmax())}, column {name!r}. Drop such rows, as with "
-                'op.stream.read(..., missing="skip"), or use Encode(missing="keep") followed by '
-                "Impute()."
+                "`X` must contain a value in every column",
+                where=where,
+                got="none",
+                remedy=(
+                    'Drop such rows, as with op.stream.read(..., missing="skip"), '
+                    'or use Encode(missing="keep") followed by Impute().'
+                ),
+                row=int(gaps.argmax()),
+                column=name,
             )
     return rows
 
@@ -284,7 +299,8 @@ def _check_one_kind(name: str, mine: Column | None, theirs: Column, where: str) 
                 "'elapsed' from Encode(times=...)"
             )
         raise MergeError(
-            f"{where}: column {name!r} {requirement}. Use the same columns in all parts."
+            f"column {name!r} {requirement}. Use the same columns in all parts.",
+            where,
         )
 
 
@@ -292,9 +308,10 @@ def _check_room(name: str, column: Column, where: str) -> None:
     """Reject more categories than ``max_categories``: their order of appearance is unknown."""
     if column.exceeds_limit:
         raise MergeError(
-            f"{where}: column {name!r} must have no more categories in both parts together than "
-            f"Encode(max_categories=...) allows, got {len(column.outputs)} or more. Increase it, "
-            'or use Encode(categories="hash").'
+            f"column {name!r} must have no more categories in both parts together than "
+            f"Encode(max_categories=...) allows, got {len(column.outputs)} or more. "
+            'Increase it, or use Encode(categories="hash").',
+            where,
         )
 
 
@@ -455,15 +472,18 @@ class Encode(Transformer):
         taken = [name for name in rows.names if name in known]
         if extra and self.extra == "refuse":
             raise ColumnError(
-                f"{where}: `X` must have only learned columns, got also {extra[0]!r}. "
-                'Leave it out, or construct Encode(extra="ignore") or Encode(extra="learn").'
+                f"`X` must have only learned columns, got also {extra[0]!r}. Leave it "
+                'out, or construct Encode(extra="ignore") or Encode(extra="learn").',
+                where,
             )
         if learning and self.extra == "learn":
             return rows.names
         if extra and known and not taken and not _are_dicts(X):
             raise ColumnError(
-                f"{where}: `X` must have columns that were learned, such as {next(iter(known))!r}, "
-                f"got only new columns, such as {extra[0]!r}. Check the source."
+                "`X` must have columns that were learned, such as "
+                f"{next(iter(known))!r}, got only new columns, such as {extra[0]!r}. "
+                "Check the source.",
+                where,
             )
         return taken
 
@@ -551,25 +571,28 @@ class Encode(Transformer):
         for name, known in _CHOICES.items():
             if (value := getattr(self, name)) not in known:
                 raise ParameterError(
-                    f"Encode: `{name}` must be one of {known}, got {value!r}. Pass one of these."
+                    f"`{name}` must be one of {known}, got {value!r}. Pass one of these.",
+                    "Encode",
                 )
         for name in ("max_categories", "hash_size"):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
                 raise ParameterError(
-                    f"Encode: `{name}` must be a whole number >= 1, got {value!r}. "
-                    "Pass such a number."
+                    f"`{name}` must be a whole number >= 1, got {value!r}. Pass such a number.",
+                    "Encode",
                 )
         if not isinstance(self.seed, (int, np.integer)) or isinstance(self.seed, bool):
             raise ParameterError(
-                f"Encode: `seed` must be a whole number, got {self.seed!r}. Pass an int."
+                f"`seed` must be a whole number, got {self.seed!r}. Pass an int.",
+                "Encode",
             )
         times = (self.times,) if isinstance(self.times, str) else tuple(self.times)
         if isinstance(self.times, str) or not times or not set(times) <= {*CYCLES, "elapsed"}:
             raise ParameterError(
-                f"Encode: `times` must be some of {(*CYCLES, 'elapsed')}, got {self.times!r}. Pass "
-                'a list of these, such as ["hour", "month"]; remove columns of dates that are not '
-                "needed."
+                f"`times` must be some of {(*CYCLES, 'elapsed')}, got {self.times!r}. "
+                'Pass a list of these, such as ["hour", "month"]; remove columns of '
+                "dates that are not needed.",
+                "Encode",
             )
         self.columns_, self.layout_, self.plain_ = {}, [], True
         self.n_features_in_ = self.rows_seen_ = 0
@@ -634,8 +657,9 @@ class Encode(Transformer):
         known, d = self.n_features_in_, X.shape[1]
         if d > known and not self.plain_:
             raise ParameterError(
-                "Encode.grow: columns must be numbers without names, got tables so far. Remove "
-                "the call: columns of tables are added when they first appear."
+                "columns must be numbers without names, got tables so far. Remove the "
+                "call: columns of tables are added when they first appear.",
+                "Encode.grow",
             )
         if d > known:
             new: _Columns = {f"x{j}": Number(at=j, since=self.rows_seen_) for j in range(known, d)}

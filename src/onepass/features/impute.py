@@ -131,8 +131,9 @@ class Impute(Columnwise):
     def _start(self, d: int) -> None:
         if self.strategy not in self.strategies:
             raise ParameterError(
-                f"Impute: `strategy` must be one of {', '.join(map(repr, self.strategies))}, got "
-                f"{self.strategy!r}. Pass one of these."
+                f"`strategy` must be one of {', '.join(map(repr, self.strategies))}, "
+                f"got {self.strategy!r}. Pass one of these.",
+                "Impute",
             )
         self.fills_ = np.zeros(d)
         self.counts_ = np.zeros(d, dtype=np.int64)
@@ -257,10 +258,12 @@ class Impute(Columnwise):
         if not np.isfinite(self.fills_).all():
             j = int(np.flatnonzero(~np.isfinite(self.fills_))[0])
             raise NumericalError(
-                "Impute: the sum of the values of a column so far must be within float64, got "
-                f"values up to {np.nanmax(np.abs(X[:, j])):g} in column {self._names_in()[j]!r}. "
-                "Rescale the column by a constant. If these values are small, an earlier row "
-                "was large: restore a model saved before that row."
+                "the sum of the values of a column so far must be within float64, got "
+                f"values up to {np.nanmax(np.abs(X[:, j])):g} in column "
+                f"{self._names_in()[j]!r}. Rescale the column by a constant. If these "
+                "values are small, an earlier row was large: restore a model saved "
+                "before that row.",
+                "Impute",
             )
 
 

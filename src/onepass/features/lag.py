@@ -156,8 +156,9 @@ class Lag(Columnwise):
         self.lags_ = [validation.whole(lag, "rows", "Lag", low=1) for lag in given]
         if not given or len(set(given)) < len(given) or min(given) < low:
             raise ParameterError(
-                f"Lag: `rows` must be different whole numbers >= {low}, as targets arrive after "
-                f"{low} row(s), got {self.rows!r}. Remove the other lags."
+                f"`rows` must be different whole numbers >= {low}, as targets arrive "
+                f"after {low} row(s), got {self.rows!r}. Remove the other lags.",
+                "Lag",
             )
         self.recent_, self.order_ = None, np.empty(0, dtype=np.intp)
         self.encode_ = Encode(max_categories=1000)

@@ -152,8 +152,9 @@ class ONNXFeatures(FrozenNetwork):
         if len(sizes) < 2 or inputs[0].type not in _TYPES:
             got = ", ".join(f"{each.name!r} of {each.type} {each.shape}" for each in inputs)
             raise ParameterError(
-                f"{_NAME}: the network must have one input, a tensor whose first axis counts rows, "
-                f"got {got or 'no input'}. Export it with this input only."
+                "the network must have one input, a tensor whose first axis counts "
+                f"rows, got {got or 'no input'}. Export it with this input only.",
+                _NAME,
             )
         rows, *shape = (k if type(k) is int and k > 0 else None for k in sizes)
         name, dtype = inputs[0].name, np.dtype(_TYPES[inputs[0].type])
@@ -179,9 +180,10 @@ class ONNXFeatures(FrozenNetwork):
         there = runtime.get_available_providers()
         if not isinstance(providers, (list, tuple)) or any(p not in there for p in providers):
             raise ParameterError(
-                f"{_NAME}: `providers` must be a list of providers of onnxruntime, "
-                f"{', '.join(there)}, got {providers!r}. Pass some of these, or install another "
-                "build of onnxruntime."
+                "`providers` must be a list of providers of onnxruntime, "
+                f"{', '.join(there)}, got {providers!r}. Pass some of these, or install "
+                "another build of onnxruntime.",
+                _NAME,
             )
         options = runtime.SessionOptions()
         options.log_severity_level = _FATAL
@@ -193,9 +195,10 @@ class ONNXFeatures(FrozenNetwork):
         except Exception as error:  # onnxruntime's errors have no common base class
             got = "bytes" if isinstance(self.model, bytes) else repr(str(self.model))
             raise ParameterError(
-                f"{_NAME}: `model` must be a network in ONNX that onnxruntime "
-                f"{runtime.__version__} can read, got {got}: {str(error).strip()[:300]}. Export it "
-                "again, or upgrade onnxruntime."
+                "`model` must be a network in ONNX that onnxruntime "
+                f"{runtime.__version__} can read, got {got}: "
+                f"{str(error).strip()[:300]}. Export it again, or upgrade onnxruntime.",
+                _NAME,
             ) from error
 
     def _output_name(self, session: Any) -> str:
@@ -207,9 +210,10 @@ class ONNXFeatures(FrozenNetwork):
         if not isinstance(name, str) or found.get(name) not in _TYPES:
             got = "none" if name is None else repr(name)
             raise ParameterError(
-                f"{_NAME}: `output` must be the name of a numeric output of the file, which has "
-                f"{', '.join(f'{n!r} ({t})' for n, t in found.items())}, got {got}. Pass one of "
-                "these as `output`."
+                "`output` must be the name of a numeric output of the file, which has "
+                f"{', '.join(f'{n!r} ({t})' for n, t in found.items())}, got {got}. "
+                "Pass one of these as `output`.",
+                _NAME,
             )
         return str(name)
 
@@ -218,14 +222,17 @@ def _path(model: object) -> Path:
     """Return the path of an existing file."""
     if not isinstance(model, (str, os.PathLike)):
         raise TypeMismatchError(
-            f"{_NAME}: `model` must be the path or the bytes of an ONNX file, got "
-            f"{type(model).__name__}. Use TorchFeatures for a network of PyTorch."
+            "`model` must be the path or the bytes of an ONNX file, got "
+            f"{type(model).__name__}. Use TorchFeatures for a network of PyTorch.",
+            _NAME,
         )
     path = Path(model)
     if not path.is_file():  # devices and pipes are rejected: they may be endless
         raise ParameterError(
-            f"{_NAME}: `model` must be an existing ONNX file, got {str(path)!r}, which is not a "
-            "file. Restore it, or pass its new path; for a saved model, op.load(path, model=...)."
+            f"`model` must be an existing ONNX file, got {str(path)!r}, which is not a "
+            "file. Restore it, or pass its new path; for a saved model, op.load(path, "
+            "model=...).",
+            _NAME,
         )
     return path
 
@@ -239,8 +246,9 @@ def _bytes(model: object) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ParameterError(
-            f"{_NAME}: `model` must be a readable file, got {str(path)!r}: {error}. Fix its "
-            "permissions, or pass another file."
+            f"`model` must be a readable file, got {str(path)!r}: {error}. Fix its "
+            "permissions, or pass another file.",
+            _NAME,
         ) from error
 
 
@@ -253,7 +261,10 @@ def _check_integers(X: Floats, dtype: np.dtype[Any]) -> None:
     if bad.any():
         i, j = np.argwhere(bad)[0].tolist()
         raise TypeMismatchError(
-            f"{_NAME}: rows must contain integers from {low} to {high}, as the file requires, got "
-            f"{X[i, j]} in row {i}, column {j}. Do not scale bytes, or export the network with an "
-            "input of floats."
+            f"rows must contain integers from {low} to {high}, as the file requires",
+            _NAME,
+            got=X[i, j],
+            remedy="Do not scale bytes, or export the network with an input of floats.",
+            row=i,
+            column=j,
         )

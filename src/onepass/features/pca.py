@@ -280,8 +280,9 @@ class IncrementalPCA(Columnwise):
             axes = None
         if axes is None or not linalg.finite(axes.mean, np.array([axes.trace])):
             raise NumericalError(
-                "IncrementalPCA: squares of the values must be within float64, got values up to "
-                f"{np.abs(X).max():.3g}. Divide the columns by a constant."
+                "squares of the values must be within float64, got values up to "
+                f"{np.abs(X).max():.3g}. Divide the columns by a constant.",
+                "IncrementalPCA",
             )
         return axes
 
@@ -304,9 +305,10 @@ class IncrementalPCA(Columnwise):
         same = (np.array_equal(getattr(one.view, k), getattr(two.view, k)) for k in parts)
         if one.rows != two.rows or not all(same):
             raise MergeError(
-                "IncrementalPCA.merge: frozen axes must be the same in both, got axes of "
-                f"{one.rows} rows and different axes of {two.rows} rows. Create both from one copy "
-                "that has learned `freeze_after` rows."
+                f"frozen axes must be the same in both, got axes of {one.rows} rows and "
+                f"different axes of {two.rows} rows. Create both from one copy that has "
+                "learned `freeze_after` rows.",
+                "IncrementalPCA.merge",
             )
 
     def _merge_conflict(self, other: "IncrementalPCA") -> str:
@@ -385,7 +387,8 @@ class IncrementalPCA(Columnwise):
     def _fitted_axes(self) -> IncrementalPCAState:
         if not hasattr(self, "axes_"):
             raise NotFittedError(
-                "IncrementalPCA: it is not fitted yet. Call learn or learn_transform first."
+                "it is not fitted yet. Call learn or learn_transform first.",
+                "IncrementalPCA",
             )
         return self.axes_
 

@@ -177,21 +177,25 @@ class Pipeline(Composite):
             )
             if steps and (hasattr(bare[-1], "network") or hasattr(bare[-1], "after_task")):
                 raise TypeMismatchError(
-                    f"{type(self).__name__}: the learner must be one for tables, such as "
-                    f"RLSRegressor(), got {got}: networks cannot be steps of a "
-                    f"{type(self).__name__}. Transform their rows first, as in "
-                    "net.learn(scale.learn_transform(X), y)."
+                    "the learner must be one for tables, such as RLSRegressor(), got "
+                    f"{got}: networks cannot be steps of a {type(self).__name__}. "
+                    "Transform their rows first, as in "
+                    "net.learn(scale.learn_transform(X), y).",
+                    type(self).__name__,
                 )
             raise TypeMismatchError(
-                f"{type(self).__name__}: the steps must be transformers, then one learner, got "
-                f"{got or 'none'}. Pass objects such as Encode(), Scale(), RLSRegressor(), the "
-                "learner last, or pairs of a name and such an object."
+                "the steps must be transformers, then one learner, got "
+                f"{got or 'none'}. Pass objects such as Encode(), Scale(), "
+                "RLSRegressor(), the learner last, or pairs of a name and such an "
+                "object.",
+                type(self).__name__,
             )
         names = [name for name, _ in _named(steps)]
         if wrong := [n for i, n in enumerate(names) if n in names[:i] or "__" in n or n == "steps"]:
             raise ParameterError(
-                f"{type(self).__name__}: names of steps must be unique, without '__' and not "
-                f"'steps', got {wrong[0]!r}. Rename the step."
+                "names of steps must be unique, without '__' and not 'steps', got "
+                f"{wrong[0]!r}. Rename the step.",
+                type(self).__name__,
             )
         self.steps = steps
 
@@ -543,9 +547,10 @@ class Pipeline(Composite):
             name = _step_name(given, names)
             if name not in names:
                 raise ParameterError(
-                    f"{type(self).__name__}.set_params: a parameter must be `steps`, or begin with "
-                    f"one of {', '.join(names)}, got {key!r}. Compare with the names in "
-                    "get_params()."
+                    "a parameter must be `steps`, or begin with one of "
+                    f"{', '.join(names)}, got {key!r}. Compare with the names in "
+                    "get_params().",
+                    f"{type(self).__name__}.set_params",
                 )
             i = names.index(name)
             old, step = steps[i], value
@@ -648,14 +653,17 @@ class Pipeline(Composite):
         )
         if one != two:
             raise MergeError(
-                f"{where}: both must have the same steps, {one} as in the first, got {two}. "
-                "Learn all parts with the same Pipeline."
+                f"both must have the same steps, {one} as in the first, got {two}. "
+                "Learn all parts with the same Pipeline.",
+                where,
             )
         for mine, theirs in zip(self._active_steps(), other._active_steps(), strict=True):
             if isinstance(mine, Adapter):
                 raise MergeError(
-                    f"{where}: transformers must be those of op.features, got "
-                    f"{type(mine.transformer).__name__}. Learn all rows with one pipeline."
+                    "transformers must be those of op.features, got "
+                    f"{type(mine.transformer).__name__}. Learn all rows with one "
+                    "pipeline.",
+                    where,
                 )
             check_same_parameters(mine, theirs, list(mine.get_params(deep=False)), where)
         learners = (p.learner_ if p._is_started else p._new_learner() for p in (self, other))
@@ -668,8 +676,9 @@ class Pipeline(Composite):
             and (reason := mine._merge_conflict(theirs))
         ):
             raise MergeError(
-                f"{where}: {type(mine).__name__} must have transformed the rows of both in the "
-                f"same way, but {reason}, or learn all rows with one pipeline."
+                f"{type(mine).__name__} must have transformed the rows of both in the "
+                f"same way, but {reason}, or learn all rows with one pipeline.",
+                where,
             )
 
     def _rollback_on_error(self) -> AbstractContextManager[None]:
@@ -783,9 +792,10 @@ class Pipeline(Composite):
         """Return the rows as transformed for a prediction."""
         if not self._is_started:
             raise NotFittedError(
-                f"Pipeline.{verb}: this Pipeline is not fitted yet: it has not learned a row. Call "
-                "fit, partial_fit or learn_one first; predict_one and test_then_train also "
-                "predict before learning."
+                "this Pipeline is not fitted yet: it has not learned a row. Call fit, "
+                "partial_fit or learn_one first; predict_one and test_then_train also "
+                "predict before learning.",
+                f"Pipeline.{verb}",
             )
         if not self.features_:
             return X

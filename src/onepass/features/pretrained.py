@@ -91,8 +91,9 @@ def _input_shape(
         shape = _align_axes(_sizes(given, where), declared)
         if declared is not None and not _fits(shape, declared):
             raise ParameterError(
-                f"{where}: `shape` must be a shape that the network accepts, "
-                f"{_format_shape(declared)}, got {shape}. Omit it, or pass such a shape."
+                "`shape` must be a shape that the network accepts, "
+                f"{_format_shape(declared)}, got {shape}. Omit it, or pass such a shape.",
+                where,
             )
     elif declared is None:
         shape = (d,)
@@ -100,8 +101,9 @@ def _input_shape(
         shape = _fill_open_size(declared, d, where)
     if math.prod(shape) != d:
         raise ShapeError(
-            f"{where}: rows must have {math.prod(shape)} numbers for shape {shape}, got {d} "
-            "columns. Pass rows of that width, or set another `shape`."
+            f"rows must have {math.prod(shape)} numbers for shape {shape}, got {d} "
+            "columns. Pass rows of that width, or set another `shape`.",
+            where,
         )
     return shape
 
@@ -111,16 +113,18 @@ def _check_shape(got: Sequence[int], known: Sequence[int] | None, where: str) ->
     if known is None or _strip_axes(got) == _strip_axes(known):
         return
     raise ShapeError(
-        f"{where}: rows must have shape {tuple(known)}, as the first rows or as `shape`, got "
-        f"{tuple(got)}. Reorder the axes, or create a new transformer."
+        f"rows must have shape {tuple(known)}, as the first rows or as `shape`, got "
+        f"{tuple(got)}. Reorder the axes, or create a new transformer.",
+        where,
     )
 
 
 def _sizes(given: object, where: str) -> tuple[int, ...]:
     if not isinstance(given, (tuple, list)) or not given:
         raise ParameterError(
-            f"{where}: `shape` must be a tuple of sizes, such as (3, 32, 32), got {given!r}. Pass "
-            "such a tuple."
+            f"`shape` must be a tuple of sizes, such as (3, 32, 32), got {given!r}. "
+            "Pass such a tuple.",
+            where,
         )
     return tuple(validation.whole(k, "shape", where, low=1) for k in given)
 
@@ -143,9 +147,10 @@ def _fill_open_size(declared: Sequence[int | None], d: int, where: str) -> tuple
     """Return the declared shape, with one variable size inferred from d."""
     if sum(k is None for k in declared) > 1:
         raise ParameterError(
-            f"{where}: `shape` must be set for a network with several variable sizes, "
-            f"{_format_shape(declared)}, got none for {d} columns. "
-            "Pass `shape`, such as (3, 32, 32)."
+            "`shape` must be set for a network with several variable sizes, "
+            f"{_format_shape(declared)}, got none for {d} columns. Pass `shape`, such "
+            "as (3, 32, 32).",
+            where,
         )
     rest = max(1, math.prod(k for k in declared if k is not None))
     return tuple(max(1, d // rest) if k is None else k for k in declared)
@@ -294,8 +299,9 @@ class FrozenNetwork(Frozen):
 
     def _widen(self, d: int) -> None:
         raise ShapeError(
-            f"{self._name}.grow: rows must have {self.n_features_in_} numbers, as in the first "
-            f"block, got {d}. Inputs of a network cannot be added: create a new transformer."
+            f"rows must have {self.n_features_in_} numbers, as in the first block, got "
+            f"{d}. Inputs of a network cannot be added: create a new transformer.",
+            f"{self._name}.grow",
         )
 
     def _merge_block(self, other: Self, at: Array, known: int) -> Array:
@@ -303,8 +309,9 @@ class FrozenNetwork(Frozen):
         reason = self._merge_conflict(other)
         if reason or not np.array_equal(at, np.arange(self.n_features_in_)):
             raise MergeError(
-                f"{self._name}.merge: both must transform a row in the same way, but "
-                f"{reason or 'the order of columns differs. Use the same order in both'}."
+                "both must transform a row in the same way, but "
+                f"{reason or 'the order of columns differs. Use the same order in both'}.",
+                f"{self._name}.merge",
             )
         return np.arange(self.n_features_out_)
 
@@ -317,9 +324,12 @@ class FrozenNetwork(Frozen):
         if not finite.all():
             i, j = np.argwhere(~finite)[0].tolist()
             raise NumericalError(
-                f"{self._name}: features must be finite, got {Z[i, j]} in row {i}, feature "
-                f"{self._prefix}{j}, of a row with numbers up to {np.abs(X[i]).max():.3g}. Drop "
-                f"the row, or scale its numbers as in the training of the {self._what}."
+                f"feature {self._prefix}{j} must be finite",
+                self._name,
+                got=f"{Z[i, j]} of a row with numbers up to {np.abs(X[i]).max():.3g}",
+                remedy="Drop the row, or scale its numbers as in the training of the "
+                f"{self._what}.",
+                row=i,
             )
         return Z
 
@@ -401,13 +411,17 @@ class FrozenNetwork(Frozen):
         network = self._open()
         if hasattr(self, "digest_"):
             if network.digest != self.digest_:
-                raise ParameterError(f"{self._name}: {self._digest_error(network.digest)}")
+                raise ParameterError(
+                    self._digest_error(network.digest),
+                    self._name,
+                )
             if not _nearly_equal(self.trial_, self._trial_outputs(network)):
                 raise ParameterError(
-                    f"{self._name}: the {self._what} must return the same outputs as when learning "
-                    "began, got other outputs with the same digest. Create it with the same "
-                    "layers and settings; for an ONNX file, keep its weight files in the same "
-                    "folder."
+                    f"the {self._what} must return the same outputs as when learning "
+                    "began, got other outputs with the same digest. Create it with the "
+                    "same layers and settings; for an ONNX file, keep its weight files "
+                    "in the same folder.",
+                    self._name,
                 )
         self._opened = key, network
         return network
@@ -430,9 +444,11 @@ class FrozenNetwork(Frozen):
         for other, when in ((again, "evaluated again"), (together, "evaluated with another row")):
             if not _nearly_equal(alone, other):
                 raise ParameterError(
-                    f"{self._name}: the outputs for a row must be reproducible and independent of "
-                    f"other rows, got other outputs when {when}. Disable random layers and batch "
-                    "statistics; with batch statistics, batch_size=1 evaluates each row by itself."
+                    "the outputs for a row must be reproducible and independent of "
+                    f"other rows, got other outputs when {when}. Disable random layers "
+                    "and batch statistics; with batch statistics, batch_size=1 "
+                    "evaluates each row by itself.",
+                    self._name,
                 )
         return alone
 

@@ -116,8 +116,10 @@ def check_features(Z: Floats, X: Floats, where: str) -> Floats:
     """
     if not linalg.finite(Z):
         raise NumericalError(
-            f"{where}: features must be within {Z.dtype}, got rows with values up to "
-            f"{np.abs(X).max():.3g}. Divide the columns by a constant, or pass them as float64."
+            f"features must be within {Z.dtype}, got rows with values up to "
+            f"{np.abs(X).max():.3g}. Divide the columns by a constant, or pass them as "
+            "float64.",
+            where,
         )
     return Z
 
@@ -233,8 +235,9 @@ class RandomReLU(_Units):
         seed = validation.whole(self.seed, "seed", "RandomReLU", low=0)
         if self.standardize not in {"none", "row"}:
             raise ParameterError(
-                "RandomReLU: `standardize` must be 'none' or 'row', got "
-                f"{self.standardize!r}. Pass one of these."
+                f"`standardize` must be 'none' or 'row', got {self.standardize!r}. Pass "
+                "one of these.",
+                "RandomReLU",
             )
         self.spread_ = scale / float(np.sqrt(d))
         offsets = np.random.default_rng((seed, _BIAS)).normal(size=width)
@@ -329,7 +332,8 @@ class RandomFourier(_Units):
         seed = validation.whole(self.seed, "seed", where, low=0)
         if seed >= 2**32:
             raise ParameterError(
-                f"{where}: `seed` must be less than 2**32, got {seed}. Pass a smaller seed."
+                f"`seed` must be less than 2**32, got {seed}. Pass a smaller seed.",
+                where,
             )
         from sklearn.kernel_approximation import RBFSampler  # noqa: PLC0415  the import is slow
 

@@ -204,8 +204,10 @@ class Scale(Columnwise):
                 )
                 if min(n, more) < self.freeze_after_ or not all(map(np.array_equal, mine, theirs)):
                     raise MergeError(
-                        "Scale.merge: fixed statistics must be the same in both, got different "
-                        "ones. Create both from one copy that has learned `freeze_after` rows."
+                        "fixed statistics must be the same in both, got different "
+                        "ones. Create both from one copy that has learned "
+                        "`freeze_after` rows.",
+                        "Scale.merge",
                     )
             else:
                 apart = (origin - self.origin_) + (offset - self.offset_)
@@ -272,10 +274,15 @@ class Scale(Columnwise):
         if np.isinf(variance).any():
             i, j = (int(k) for k in np.argwhere(np.isinf(variance))[0])
             raise NumericalError(
-                "Scale: sums of squares of the values so far must be within float64, got "
-                f"{X[i, j]:g} in row {i}, column {self._names_in()[first + j]!r}. Rescale the "
-                "column by a constant. If this value is small, an earlier row was large: "
-                "restore a model saved before that row."
+                "sums of squares of the values so far must be within float64",
+                where="Scale",
+                got=f"{X[i, j]:g}",
+                remedy=(
+                    "Rescale the column by a constant. If this value is small, an "
+                    "earlier row was large: restore a model saved before that row."
+                ),
+                row=i,
+                column=self._names_in()[first + j],
             )
 
 

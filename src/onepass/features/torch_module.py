@@ -151,8 +151,9 @@ class TorchFeatures(FrozenNetwork):
         module = _module(self.module)
         if self.dtype is not None and self.dtype not in _DTYPES:
             raise ParameterError(
-                f"{_NAME}: `dtype` must be one of {', '.join(_DTYPES)}, got {self.dtype!r}. Pass "
-                "one of these, as text."
+                f"`dtype` must be one of {', '.join(_DTYPES)}, got {self.dtype!r}. Pass "
+                "one of these, as text.",
+                _NAME,
             )
         digest = self._digest()
         dtype = None if self.dtype is None else getattr(torch, self.dtype)
@@ -162,8 +163,9 @@ class TorchFeatures(FrozenNetwork):
             copied = copied if shared else copied.to(device=self.device, dtype=dtype)
         except (RuntimeError, ValueError, TypeError, AssertionError) as error:
             raise ParameterError(
-                f"{_NAME}: `device` must be a device available to PyTorch, got {self.device!r}: "
-                f"{str(error).strip()[:200]}. Pass another device, such as 'cpu'."
+                f"`device` must be a device available to PyTorch, got {self.device!r}: "
+                f"{str(error).strip()[:200]}. Pass another device, such as 'cpu'.",
+                _NAME,
             ) from error
         first = next((each for each in _tensors(copied) if each.is_floating_point()), None)
         dtype = dtype or (torch.float32 if first is None else first.dtype)
@@ -196,9 +198,10 @@ def _stop_at(copied: "torch.nn.Module", layer: str) -> None:
     if found is None:
         names = [name for name, _ in copied.named_modules() if name]
         raise ParameterError(
-            f"{_NAME}: `layer` must be the name of a layer of the module, such as "
-            f"{', '.join(names[-5:]) or 'none'}, got {layer!r}. See module.named_modules() for all "
-            "names."
+            "`layer` must be the name of a layer of the module, such as "
+            f"{', '.join(names[-5:]) or 'none'}, got {layer!r}. See "
+            "module.named_modules() for all names.",
+            _NAME,
         )
 
     def reached(_layer: object, _inputs: object, outputs: object) -> None:
@@ -208,9 +211,10 @@ def _stop_at(copied: "torch.nn.Module", layer: str) -> None:
         found.register_forward_hook(reached)
     except RuntimeError as error:
         raise ParameterError(
-            f"{_NAME}: `layer` requires a module that supports forward hooks, got a "
-            f"{type(copied).__name__}: {error}. Pass the module that it was compiled from, or a "
-            "module that ends with this layer."
+            "`layer` requires a module that supports forward hooks, got a "
+            f"{type(copied).__name__}: {error}. Pass the module that it was compiled "
+            "from, or a module that ends with this layer.",
+            _NAME,
         ) from error
 
 
@@ -223,14 +227,16 @@ def _module(module: object) -> "torch.nn.Module":
     torch = _torch()
     if not isinstance(module, torch.nn.Module):
         raise TypeMismatchError(
-            f"{_NAME}: `module` must be a torch.nn.Module, got {type(module).__name__}. Pass the "
-            "network itself, with its weights."
+            f"`module` must be a torch.nn.Module, got {type(module).__name__}. Pass the "
+            "network itself, with its weights.",
+            _NAME,
         )
     for name, each in module.named_parameters():
         if each.is_meta or torch.nn.parameter.is_lazy(each):
             raise TypeMismatchError(
-                f"{_NAME}: `module` must have initialised weights, got none in {name!r}. Load "
-                "them, or call a lazy module once."
+                f"`module` must have initialised weights, got none in {name!r}. Load "
+                "them, or call a lazy module once.",
+                _NAME,
             )
     return module
 
@@ -255,9 +261,10 @@ def _eval_copy(module: "torch.nn.Module", *, shared: bool) -> "torch.nn.Module":
         copied = copy.deepcopy(module, memo)
     except Exception as error:  # a module may contain any objects
         raise TypeMismatchError(
-            f"{_NAME}: `module` must be one that copy.deepcopy can copy, got "
-            f"{type(error).__name__}: {str(error)[:200]}. Pass a module made with torch.no_grad(), "
-            "without parts that cannot be copied."
+            "`module` must be one that copy.deepcopy can copy, got "
+            f"{type(error).__name__}: {str(error)[:200]}. Pass a module made with "
+            "torch.no_grad(), without parts that cannot be copied.",
+            _NAME,
         ) from error
     for each in copied.modules():
         each.training = False  # train() may be overridden
@@ -270,8 +277,9 @@ def _numpy(outputs: object) -> Floats:
     if not isinstance(outputs, torch.Tensor) or outputs.is_complex():
         kind = "complex numbers" if isinstance(outputs, torch.Tensor) else type(outputs).__name__
         raise ShapeError(
-            f"{_NAME}: the module must return one tensor of real numbers, got {kind}. Select such "
-            "a layer with layer=..., or wrap the module."
+            f"the module must return one tensor of real numbers, got {kind}. Select "
+            "such a layer with layer=..., or wrap the module.",
+            _NAME,
         )
     dtype = torch.float64 if outputs.dtype == torch.float64 else torch.float32
     array: Floats = np.array(outputs.detach().to("cpu", dtype).numpy())

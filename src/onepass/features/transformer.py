@@ -167,8 +167,9 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """
         del other, at
         raise MergeError(
-            f"{where}: the transformer must support merging, got {type(self).__name__}. Learn all "
-            "rows with one learner by partial_fit."
+            f"the transformer must support merging, got {type(self).__name__}. Learn "
+            "all rows with one learner by partial_fit.",
+            where,
         )
 
     def _merge_conflict(self, other: Self) -> str:
@@ -201,8 +202,9 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
             forget(self)
             if not len(self._public(X, "fit", y)):
                 raise ShapeError(
-                    f"{where}: `X` must have rows, got 0 sample(s) while a minimum of 1 is "
-                    "required. partial_fit accepts empty blocks."
+                    "`X` must have rows, got 0 sample(s) while a minimum of 1 is "
+                    "required. partial_fit accepts empty blocks.",
+                    where,
                 )
         return self
 
@@ -316,8 +318,9 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         now = getattr(self, "n_features_in_", 0)
         if d < now:
             raise ParameterError(
-                f"{type(self).__name__}.grow: `d` must be >= {now}, the current number of columns, "
-                f"got {d}. Columns cannot be removed."
+                f"`d` must be >= {now}, the current number of columns, got {d}. Columns "
+                "cannot be removed.",
+                f"{type(self).__name__}.grow",
             )
         if d > now:
             with all_or_nothing(self):
@@ -347,8 +350,9 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Return the given names of the input columns if they fit; by default those learned."""
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(
-                f"{type(self).__name__}.get_feature_names_out: this {type(self).__name__} is not "
-                "fitted yet: it has learned no row. Call fit, partial_fit or learn_transform first."
+                f"this {type(self).__name__} is not fitted yet: it has learned no row. "
+                "Call fit, partial_fit or learn_transform first.",
+                f"{type(self).__name__}.get_feature_names_out",
             )
         default = [f"x{j}" for j in range(getattr(self, "n_features_in_", 0))]
         names = [str(name) for name in getattr(self, "feature_names_in_", default)]
@@ -357,13 +361,15 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         where, got = f"{type(self).__name__}.get_feature_names_out", [str(name) for name in given]
         if len(got) != len(names):
             raise ColumnError(
-                f"{where}: input_features should have length equal to the number of columns "
-                f"learned, {len(names)}, got {len(got)}. Omit it."
+                "input_features should have length equal to the number of columns "
+                f"learned, {len(names)}, got {len(got)}. Omit it.",
+                where,
             )
         if names not in (got, default):
             raise ColumnError(
-                f"{where}: input_features is not equal to feature_names_in_, the columns learned, "
-                f"{names}, got {got}. Omit it."
+                "input_features is not equal to feature_names_in_, the columns "
+                f"learned, {names}, got {got}. Omit it.",
+                where,
             )
         return got
 

@@ -103,7 +103,8 @@ class Directional(DecayRate):
         object.__setattr__(self, "threshold", least)
         if not isinstance(self.scaled, bool):
             raise ParameterError(
-                f"{where}: `scaled` must be True or False, got {self.scaled!r}. Pass one of these."
+                f"`scaled` must be True or False, got {self.scaled!r}. Pass one of these.",
+                where,
             )
 
     @property

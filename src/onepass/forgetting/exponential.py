@@ -61,8 +61,9 @@ class DecayRate:
         if (self.factor is None) == (self.half_life is None):
             given = "neither" if self.factor is None else "both"
             raise ParameterError(
-                f"{where}: either `factor`, by rows, or `half_life`, by time, must be given, got "
-                f"{given}. Use {rule}(0.99) or {rule}(half_life='1h')."
+                "either `factor`, by rows, or `half_life`, by time, must be given, got "
+                f"{given}. Use {rule}(0.99) or {rule}(half_life='1h').",
+                where,
             )
         if self.factor is not None:
             number = validation.in_range(self.factor, "factor", where, above=0.0, high=1.0)
@@ -158,8 +159,9 @@ class Exponential(DecayRate):
         super().__post_init__()
         if self.ridge not in {"fading", "held"}:
             raise ParameterError(
-                "forgetting.Exponential: `ridge` must be 'fading' or 'held', got "
-                f"{self.ridge!r}. Choose one of these."
+                f"`ridge` must be 'fading' or 'held', got {self.ridge!r}",
+                "forgetting.Exponential",
+                remedy="Choose one of these.",
             )
 
     @property

@@ -58,8 +58,10 @@ def rule(given: float | str | ForgettingRule, where: str) -> ForgettingRule:
         given = number
     if isinstance(given, bool) or not hasattr(given, "__float__"):
         raise ParameterError(
-            f"{where}: `forgetting` must be a number in (0, 1], 'auto' or a rule of op.forgetting, "
-            f"such as Window(1000), got {given!r}. Pass one of {', '.join(_KINDS)}."
+            "`forgetting` must be a number in (0, 1], 'auto' or a rule of "
+            f"op.forgetting, such as Window(1000), got {given!r}. Pass one of "
+            f"{', '.join(_KINDS)}.",
+            where,
         )
     return _bounded(
         float(validation.in_range(given, "forgetting", where, above=0.0, high=1.0)), where
@@ -78,9 +80,10 @@ def _read(text: str, where: str) -> ForgettingRule:
     if name.lower() not in _KINDS:
         rules = ", ".join(_KINDS)
         raise ParameterError(
-            f"{where}: `forgetting` must be a number in (0, 1] or one of {rules}, with "
-            f"arguments after a colon, such as 'window:1000' or 'bounded:half_life=1h', got "
-            f"{text!r}.{did_you_mean(name, _KINDS) or ' Choose one of these.'}"
+            f"`forgetting` must be a number in (0, 1] or one of {rules}, with arguments "
+            "after a colon, such as 'window:1000' or 'bounded:half_life=1h', got "
+            f"{text!r}.{did_you_mean(name, _KINDS) or ' Choose one of these.'}",
+            where,
         )
     kind = _KINDS[name.lower()]
     known = inspect.signature(kind).parameters
@@ -93,14 +96,18 @@ def _read(text: str, where: str) -> ForgettingRule:
         if key not in known or key in arguments:
             allowed = f"each of {', '.join(known)} at most once" if known else "no arguments"
             raise ParameterError(
-                f"{where}: `forgetting` of {name.lower()} must have {allowed}, "
-                f"got {part!r}.{did_you_mean(key, known) or ' Choose from these.'}"
+                f"`forgetting` of {name.lower()} must have {allowed}, got "
+                f"{part!r}.{did_you_mean(key, known) or ' Choose from these.'}",
+                where,
             )
         arguments[key] = _value(value)
     try:
         return kind(**arguments)
     except ParameterError as error:
-        raise ParameterError(f"{where}: `forgetting` {text!r}: {error}") from error
+        raise ParameterError(
+            f"`forgetting` {text!r}: {error}",
+            where,
+        ) from error
 
 
 def _value(text: str) -> Any:

@@ -77,8 +77,9 @@ class Window:
         if (self.rows is None) == (self.span is None):
             given = "neither" if self.rows is None else "both"
             raise ParameterError(
-                f"{where}: exactly one of `rows` and `span` must be given, got {given}. "
-                "Use Window(1000) or Window(span='1h')."
+                f"exactly one of `rows` and `span` must be given, got {given}. Use "
+                "Window(1000) or Window(span='1h').",
+                where,
             )
         if self.rows is not None:
             object.__setattr__(self, "rows", validation.whole(self.rows, "rows", where, low=1))
@@ -86,8 +87,8 @@ class Window:
             object.__setattr__(self, "span", validation.duration(self.span, "span", where))
         if self.factor is not None and self.half_life is not None:
             raise ParameterError(
-                f"{where}: `factor` and `half_life` must not both be given, got both. Omit one of "
-                "them."
+                "`factor` and `half_life` must not both be given, got both. Omit one of them.",
+                where,
             )
         if self.factor is not None:
             factor = validation.in_range(self.factor, "factor", where, above=0.0, high=1.0)
@@ -97,8 +98,10 @@ class Window:
             object.__setattr__(self, "half_life", length)
         if {clock(self.span), clock(self.half_life)} == {"number", "date"}:
             raise ParameterError(
-                f"{where}: `span` and `half_life` must both be numbers, or both be durations such "
-                f"as '1h', got {self.span!r} and {self.half_life!r}. Use one kind of times."
+                "`span` and `half_life` must both be numbers, or both be durations "
+                f"such as '1h', got {self.span!r} and {self.half_life!r}. Use one kind "
+                "of times.",
+                where,
             )
 
     @property

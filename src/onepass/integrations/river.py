@@ -99,8 +99,9 @@ def adopt(model: base.Estimator, *, missing: Literal["absent", "none"] = "absent
     if isinstance(last, base.Classifier):
         return AdoptedClassifier(model, missing)
     raise TypeMismatchError(
-        "op.integrations.river.adopt: `model` must be a regressor or classifier of River, got "
-        f"{model!r}. Pass an object such as river.linear_model.LinearRegression()."
+        f"`model` must be a regressor or classifier of River, got {model!r}. Pass an "
+        "object such as river.linear_model.LinearRegression().",
+        "op.integrations.river.adopt",
     )
 
 
@@ -110,8 +111,8 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
     def __init__(self, model: base.Estimator, missing: str = "absent") -> None:
         if missing not in {"absent", "none"}:
             raise ParameterError(
-                f"op.integrations.river.adopt: `missing` must be 'absent' or 'none', got "
-                f"{missing!r}. Pass one of these two."
+                f"`missing` must be 'absent' or 'none', got {missing!r}. Pass one of these two.",
+                "op.integrations.river.adopt",
             )
         self.model: Any = model
         self.missing = missing
@@ -199,9 +200,10 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
             array = np.asarray(X)
             if array.ndim != 2:
                 raise ShapeError(
-                    f"{type(self).__name__}: `X` must be a table, a frame, a list of dicts or an "
-                    f"array of shape (n, d), got shape {array.shape}. Pass an array with one "
-                    "column per feature, such as X.reshape(-1, 1) for one feature."
+                    "`X` must be a table, a frame, a list of dicts or an array of "
+                    f"shape (n, d), got shape {array.shape}. Pass an array with one "
+                    "column per feature, such as X.reshape(-1, 1) for one feature.",
+                    type(self).__name__,
                 )
             X = Table({f"x{j}": array[:, j] for j in range(array.shape[1])}, len(array))
         for row in X.rows():
@@ -230,8 +232,9 @@ class AdoptedRegressor(RegressorMixin, _Adopted):  # type: ignore[misc]
         targets = validation.targets(y, n, f"AdoptedRegressor.{verb}")
         if targets.ndim != 1:
             raise TypeMismatchError(
-                f"AdoptedRegressor.{verb}: `y` must have one target per row, got shape "
-                f"{targets.shape}. Evaluate one model per target."
+                f"`y` must have one target per row, got shape {targets.shape}. Evaluate "
+                "one model per target.",
+                f"AdoptedRegressor.{verb}",
             )
         listed: list[Any] = targets.tolist()
         return listed
@@ -293,8 +296,9 @@ class _ColumnAdapter:
         if not isinstance(model, (Learner, Pipeline)):
             received = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
             raise TypeMismatchError(
-                "op.integrations.river.wrap: `model` must be a learner of onepass or an "
-                f"op.Pipeline, got {received}. Pass an object such as op.RLSRegressor()."
+                "`model` must be a learner of onepass or an op.Pipeline, got "
+                f"{received}. Pass an object such as op.RLSRegressor().",
+                "op.integrations.river.wrap",
             )
         self.model_: Any = deepcopy(model)
         features = getattr(self.model_, "features", [])
@@ -379,8 +383,9 @@ class _ColumnAdapter:
                     row[at] = value
                 except OverflowError as error:
                     raise NumericalError(
-                        f"{where}: feature {name!r} must fit in float64, got an integer of more "
-                        "than 308 digits. Divide the feature by a constant."
+                        f"feature {name!r} must fit in float64, got an integer of more "
+                        "than 308 digits. Divide the feature by a constant.",
+                        where,
                     ) from error
         return row
 
@@ -404,8 +409,9 @@ class _ColumnAdapter:
         """
         if not isinstance(X, Table) and not is_frame(X):
             raise TypeMismatchError(
-                f"{where}: `X` must be a DataFrame, got {type(X).__name__}. Pass a frame with "
-                "named columns; learn_one and predict_one accept one dict."
+                f"`X` must be a DataFrame, got {type(X).__name__}. Pass a frame with "
+                "named columns; learn_one and predict_one accept one dict.",
+                where,
             )
         table = X if isinstance(X, Table) else Table.from_frame(X)
         if self._by_name:
@@ -447,16 +453,18 @@ class _ColumnAdapter:
 def _with_text_names(x: object, where: str) -> Mapping[str, Any]:
     if not isinstance(x, Mapping):
         raise TypeMismatchError(
-            f"{where}: `x` must be a dict of named features, got {type(x).__name__}. Pass "
-            "a dict from feature names to values."
+            f"`x` must be a dict of named features, got {type(x).__name__}. Pass a dict "
+            "from feature names to values.",
+            where,
         )
     if all(type(name) is str for name in x):
         return x
     named = {str(name): value for name, value in x.items()}
     if len(named) < len(x):
         raise ColumnError(
-            f"{where}: feature names must differ as strings, got {list(x)}. Rename features so "
-            "that their strings differ."
+            f"feature names must differ as strings, got {list(x)}. Rename features so "
+            "that their strings differ.",
+            where,
         )
     return named
 
@@ -464,8 +472,9 @@ def _with_text_names(x: object, where: str) -> Mapping[str, Any]:
 def _check_number(name: str, value: object, where: str) -> None:
     if not isinstance(value, (Real, np.bool_, Decimal)):
         raise TypeMismatchError(
-            f"{where}: feature {name!r} must be a number, got {value!r}. Wrap "
-            "op.Pipeline(op.features.Encode(), ...), which supports text and dates."
+            f"feature {name!r} must be a number, got {value!r}. Wrap "
+            "op.Pipeline(op.features.Encode(), ...), which supports text and dates.",
+            where,
         )
 
 
@@ -474,9 +483,10 @@ def _fitted_columns(model: Learner | Pipeline) -> dict[str, int]:
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         raise ColumnError(
-            "op.integrations.river.wrap: the model must have learned rows with feature names, "
-            "like River's rows, got a model that learned arrays. Wrap an unfitted model, or one "
-            "that learned a DataFrame or dicts."
+            "the model must have learned rows with feature names, like River's rows, "
+            "got a model that learned arrays. Wrap an unfitted model, or one that "
+            "learned a DataFrame or dicts.",
+            "op.integrations.river.wrap",
         )
     return {str(name): at for at, name in enumerate(names)}
 
@@ -689,16 +699,18 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
         if _classifies(model) or _fitted_outputs(model) is not None:
             received = "a classifier" if _classifies(model) else "one with several targets"
             raise ParameterError(
-                f"Regressor: `model` must be a regressor with one target, got {received}. Call "
-                "op.integrations.river.wrap, which chooses the class."
+                f"`model` must be a regressor with one target, got {received}. Call "
+                "op.integrations.river.wrap, which chooses the class.",
+                "Regressor",
             )
 
     def learn_one(self, x: _Row, y: float, w: float = 1.0, t: object = None) -> None:
         """Learn one row with weight ``w`` and, for learners that forget by time, time ``t``."""
         if isinstance(y, Mapping):
             raise TypeMismatchError(
-                f"{self._where('learn_one')}: `y` must be a number, got a dict. For several "
-                "targets per row, call op.integrations.river.wrap(model, targets=True)."
+                "`y` must be a number, got a dict. For several targets per row, call "
+                "op.integrations.river.wrap(model, targets=True).",
+                self._where("learn_one"),
             )
         self._learn(x, y, w, t)
 
@@ -748,8 +760,9 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
         super().__init__(model)
         if not _classifies(model):
             raise ParameterError(
-                f"Classifier: `model` must be a classifier, got {type(model).__name__}. Call "
-                "op.integrations.river.wrap, which chooses the class."
+                f"`model` must be a classifier, got {type(model).__name__}. Call "
+                "op.integrations.river.wrap, which chooses the class.",
+                "Classifier",
             )
 
     def learn_one(self, x: _Row, y: Hashable, w: float = 1.0, t: object = None) -> None:
@@ -833,8 +846,9 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
         listed = [] if targets is None or isinstance(targets, str) else list(targets)
         if targets is not None and (not listed or len(set(listed)) < len(listed)):
             raise ParameterError(
-                f"MultiTargetRegressor: `targets` must be a list of unique names, got "
-                f"{targets!r}. Name each target once, such as targets=['u', 'v']."
+                f"`targets` must be a list of unique names, got {targets!r}. Name each "
+                "target once, such as targets=['u', 'v'].",
+                "MultiTargetRegressor",
             )
         self.targets = targets
         self._targets = None if targets is None else tuple(targets)
@@ -844,9 +858,10 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
                 "a classifier" if _classifies(model) else f"one that learned {learned} targets"
             )
             raise ParameterError(
-                "MultiTargetRegressor: `model` must be a regressor and `targets` the names of its "
-                f"targets, got {received} and targets={targets!r}. Pass the names in the order "
-                "in which the model learned the targets."
+                "`model` must be a regressor and `targets` the names of its targets, "
+                f"got {received} and targets={targets!r}. Pass the names in the order "
+                "in which the model learned the targets.",
+                "MultiTargetRegressor",
             )
 
     def learn_one(
@@ -861,14 +876,16 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
         del kwargs
         if not isinstance(y, Mapping) or not y:
             raise TypeMismatchError(
-                f"{self._where('learn_one')}: `y` must be a dict of targets by name, got {y!r}. "
-                "For one target per row, call op.integrations.river.wrap(model)."
+                f"`y` must be a dict of targets by name, got {y!r}. For one target per "
+                "row, call op.integrations.river.wrap(model).",
+                self._where("learn_one"),
             )
         targets = tuple(sorted(y, key=str)) if self._targets is None else self._targets
         if set(y) != set(targets):
             raise ColumnError(
-                f"{self._where('learn_one')}: `y` must have the targets {list(targets)}, got "
-                f"{list(y)}. Pass all targets with each row."
+                f"`y` must have the targets {list(targets)}, got {list(y)}. Pass all "
+                "targets with each row.",
+                self._where("learn_one"),
             )
         self._learn(x, [y[name] for name in targets], w, t)
         self._targets = targets

@@ -132,8 +132,9 @@ class BaseARTIPCA:
         if not hasattr(self, "prototype_store_"):
             who = type(self).__name__
             raise NotFittedError(
-                f"{who}: this {who} is not fitted yet: it has learned no row. "
-                "Call fit, partial_fit or learn_one first."
+                f"this {who} is not fitted yet: it has learned no row. Call fit, "
+                "partial_fit or learn_one first.",
+                who,
             )
         return self.prototype_store_
 
@@ -160,13 +161,17 @@ class BaseARTIPCA:
         where = f"{type(self).__name__}.learn_axes"
         if self.pca == "none":
             raise ParameterError(
-                f"{where}: `pca` must be 'incremental', 'task' or 'static', got 'none'. Construct "
-                "the learner with pca='static' to learn the axes before the prototypes."
+                "`pca` must be 'incremental', 'task' or 'static', got 'none'. "
+                "Construct the learner with pca='static' to learn the axes before the "
+                "prototypes.",
+                where,
             )
         if self.projection != "pca":
             raise ParameterError(
-                f"{where}: discriminant axes require labels, got rows without labels. Call "
-                "partial_fit, which learns them, or construct the learner with projection='pca'."
+                "discriminant axes require labels, got rows without labels. Call "
+                "partial_fit, which learns them, or construct the learner with "
+                "projection='pca'.",
+                where,
             )
         if getattr(self, "compact_", False):
             self._check_not_compact("learn axes")
@@ -228,14 +233,16 @@ class BaseARTIPCA:
         levels, weights = self._level_rules(), np.ones(len(X)) if s is None else s
         if s is not None and not s.sum() + self.prototype_store_.all("weights").sum() < _MAX_WEIGHT:
             raise NumericalError(
-                f"{type(self).__name__}: the sum of weights must be < {_MAX_WEIGHT:g}, got weights "
-                f"up to {s.max():.3g}. Divide all weights by the same number."
+                f"the sum of weights must be < {_MAX_WEIGHT:g}, got weights up to "
+                f"{s.max():.3g}. Divide all weights by the same number.",
+                type(self).__name__,
             )
         if linalg.magnitude(X) > _LARGEST:
             raise NumericalError(
-                f"{type(self).__name__}: rows must be small enough to square and sum, below "
-                f"{_LARGEST:g}, got values up to {linalg.magnitude(X):.3g}. "
-                "Divide the features by a constant."
+                f"rows must be small enough to square and sum, below {_LARGEST:g}, got "
+                f"values up to {linalg.magnitude(X):.3g}. Divide the features by a "
+                "constant.",
+                type(self).__name__,
             )
         self._tree, matches = self._tree.learn(levels, X, labels, weights)
         return matches
@@ -272,8 +279,9 @@ class BaseARTIPCA:
     def _check_not_compact(self, verb: str) -> None:
         if self.compact_:
             raise ParameterError(
-                f"{type(self).__name__}: a compact learner cannot {verb}: it stores only the "
-                "coordinates of its prototypes. Use the learner that was compacted."
+                f"a compact learner cannot {verb}: it stores only the coordinates of "
+                "its prototypes. Use the learner that was compacted.",
+                type(self).__name__,
             )
 
     def _level_rules(self, c: int | None = None) -> list[LevelRules]:
@@ -281,13 +289,15 @@ class BaseARTIPCA:
         who, given = type(self).__name__, []
         if self.pca not in PCA_MODES:
             raise ParameterError(
-                f"{who}: `pca` must be one of {', '.join(PCA_MODES)}, got {self.pca!r}. Choose one "
-                "of these."
+                f"`pca` must be one of {', '.join(PCA_MODES)}, got {self.pca!r}. Choose "
+                "one of these.",
+                who,
             )
         if self.projection not in _PROJECTIONS:
             raise ParameterError(
-                f"{who}: `projection` must be one of {', '.join(_PROJECTIONS)}, got "
-                f"{self.projection!r}. Choose one of these."
+                f"`projection` must be one of {', '.join(_PROJECTIONS)}, got {self.projection!r}",
+                who,
+                remedy="Choose one of these.",
             )
         if self.projection == "lda" and self.shrinkage != "oas":
             validation.in_range(self.shrinkage, "shrinkage", who, low=0.0, high=1.0)
@@ -315,8 +325,9 @@ class BaseARTIPCA:
             return [value] * n
         if len(value) != n:
             raise ParameterError(
-                f"{type(self).__name__}: `{name}` must be one value, or one for each of the {n} "
-                f"levels, got {value!r}. Pass {n} values."
+                f"`{name}` must be one value, or one for each of the {n} levels, got "
+                f"{value!r}. Pass {n} values.",
+                type(self).__name__,
             )
         return list(value)
 
@@ -476,8 +487,9 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
         named = validation.class_names(task, where)
         if not len(named) or not np.isin(named, self.classes_).all():
             raise LabelError(
-                f"{where}: `task` must contain known classes, of {self.classes_.tolist()}, "
-                f"got {task!r}. Leave out `task` to choose among all classes."
+                f"`task` must contain known classes, of {self.classes_.tolist()}, got "
+                f"{task!r}. Leave out `task` to choose among all classes.",
+                where,
             )
         at = np.searchsorted(self.classes_, named)
         return self._to_predictions(

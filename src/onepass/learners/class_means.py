@@ -263,8 +263,9 @@ class ClassLearner(Classifier):
         if not hasattr(self, "moments_"):
             who = type(self).__name__
             raise NotFittedError(
-                f"{who}: this {who} is not fitted yet: it has learned no row. "
-                "Call fit, partial_fit or learn_one first."
+                f"this {who} is not fitted yet: it has learned no row. Call fit, "
+                "partial_fit or learn_one first.",
+                who,
             )
         return self.moments_
 
@@ -291,9 +292,10 @@ class ClassLearner(Classifier):
         self._check_parameters(Y.shape[1])
         if linalg.magnitude(X) > _LARGEST:
             raise NumericalError(
-                f"{type(self).__name__}: rows must be small enough to square and sum, below "
-                f"{_LARGEST:g}, got values up to {linalg.magnitude(X):.3g}. "
-                "Divide the features by a constant."
+                f"rows must be small enough to square and sum, below {_LARGEST:g}, got "
+                f"values up to {linalg.magnitude(X):.3g}. Divide the features by a "
+                "constant.",
+                type(self).__name__,
             )
         n, labels, moments, scores = len(X), Y.argmax(axis=1), self.moments_, np.zeros(Y.shape)
         scored = self._calibrated_rows(n)
@@ -330,8 +332,9 @@ class ClassLearner(Classifier):
     def _set_moments(self, moments: Moments) -> None:
         if not moments.finite:
             raise NumericalError(
-                f"{type(self).__name__}: sums of squares of the rows must be within float64, got "
-                "larger. Divide the features by a constant."
+                "sums of squares of the rows must be within float64, got larger. "
+                "Divide the features by a constant.",
+                type(self).__name__,
             )
         self.moments_ = moments
 
@@ -440,8 +443,9 @@ class NearestClassMean(ClassLearner):
         del c
         if self.metric not in _METRICS:
             raise ParameterError(
-                f"{type(self).__name__}: `metric` must be one of {', '.join(_METRICS)}, got "
-                f"{self.metric!r}. Choose one of these."
+                f"`metric` must be one of {', '.join(_METRICS)}, got {self.metric!r}",
+                type(self).__name__,
+                remedy="Choose one of these.",
             )
 
     def _class_scores(self, moments: Moments, X: Floats) -> Floats:

@@ -175,8 +175,9 @@ class Conformal(Composite):
         known = is_regressor(self.model) or hasattr(self.model, "predict_proba")
         if not known or not hasattr(self.model, "test_then_train"):
             raise TypeMismatchError(
-                f"{where}: `model` must be a regressor or a classifier of onepass, got "
-                f"{self.model!r}. Pass an object such as op.RLSRegressor()."
+                "`model` must be a regressor or a classifier of onepass, got "
+                f"{self.model!r}. Pass an object such as op.RLSRegressor().",
+                where,
             )
         self.model_, self.rows_seen_ = clone(self.model), 0
         self.quantiles_ = self.covered_ = np.zeros(0)
@@ -302,8 +303,9 @@ class Conformal(Composite):
         """Call a method of the model, which must be fitted unless the method takes one row."""
         if not (getattr(self, "rows_seen_", 0) or method.endswith("_one")):
             raise NotFittedError(
-                f"Conformal.{verb}: this Conformal is not fitted yet: it has learned no row. "
-                "Call fit, partial_fit or learn_one first."
+                "this Conformal is not fitted yet: it has learned no row. Call fit, "
+                "partial_fit or learn_one first.",
+                f"Conformal.{verb}",
             )
         with naming(f"Conformal.{verb}"):
             return getattr(getattr(self, "model_", self.model), method)(*given, **options)

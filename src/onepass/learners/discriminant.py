@@ -231,14 +231,16 @@ class Posterior(ClassLearner):
         named = validation.class_names(self.classes, who)
         if not _positive(self.priors, len(named)):
             raise ParameterError(
-                f"{who}: `priors` must be 'uniform' or a number > 0 for each of `classes`, in "
-                f"their order, got {self.priors!r} for {len(named)} classes. Construct the "
-                "learner with classes=[...] and a prior for each."
+                "`priors` must be 'uniform' or a number > 0 for each of `classes`, in "
+                f"their order, got {self.priors!r} for {len(named)} classes. Construct "
+                "the learner with classes=[...] and a prior for each.",
+                who,
             )
         if c > len(named):
             raise LabelError(
-                f"{who}: `y` must contain only classes with a prior, {named.tolist()}, got another "
-                "class. Add it to `classes` and `priors`, or use priors=None."
+                f"`y` must contain only classes with a prior, {named.tolist()}, got "
+                "another class. Add it to `classes` and `priors`, or use priors=None.",
+                who,
             )
 
     def _log_priors(self, mass: Floats) -> Floats:
@@ -363,15 +365,18 @@ class StreamingLDA(Posterior):
         by_rows = isinstance(self.shrinkage, str)
         if by_rows and self.shrinkage != "oas":
             raise ParameterError(
-                f"{who}: `shrinkage` must be a number in [0, 1] or 'oas', got {self.shrinkage!r}. "
-                "Choose one of these."
+                f"`shrinkage` must be a number in [0, 1] or 'oas', got {self.shrinkage!r}",
+                who,
+                remedy="Choose one of these.",
             )
         if not by_rows:
             validation.in_range(self.shrinkage, "shrinkage", who, low=0.0, high=1.0)
         if self.target not in (None, *_TARGETS) or (by_rows and self.target == "identity"):
             raise ParameterError(
-                f"{who}: `target` must be one of {', '.join(_TARGETS)}, and 'variance' with "
-                f"shrinkage='oas', got {self.target!r}. Leave out `target`, or choose one of these."
+                f"`target` must be one of {', '.join(_TARGETS)}, and 'variance' with "
+                f"shrinkage='oas', got {self.target!r}. Leave out `target`, or choose "
+                "one of these.",
+                who,
             )
 
     def _shrinkage_target(self, S: Floats, n: float) -> tuple[float, float]:

@@ -261,9 +261,11 @@ class KalmanRegressor(Regressor):
         W = getattr(self, "parameters_", None)
         if self._started and W is not None and W.shape[::2] != dynamics.q.shape:
             raise ParameterError(
-                f"{type(self).__name__}: `process_noise` must stay 'auto' or a covariance, and "
-                "`fit_intercept` must stay the same, as when learning started, got "
-                f"{self.process_noise!r} and {self.fit_intercept!r}. Call fit to start again."
+                "`process_noise` must stay 'auto' or a covariance, and `fit_intercept` "
+                "must stay the same, as when learning started, got "
+                f"{self.process_noise!r} and {self.fit_intercept!r}. Call fit to start "
+                "again.",
+                type(self).__name__,
             )
         return dynamics
 
@@ -339,9 +341,10 @@ class KalmanRegressor(Regressor):
     def _overflow(self, Z: Floats, Y: Floats) -> NumericalError:
         size = max(linalg.magnitude(Z), linalg.magnitude(np.nan_to_num(Y)))
         return NumericalError(
-            f"{type(self).__name__}: rows, weights and their covariance must stay within float64, "
-            f"got values up to {size:.3g}. Use units in which features and targets are nearer to "
-            "1; with a `transition`, check that its eigenvalues are at most 1."
+            "rows, weights and their covariance must stay within float64, got values "
+            f"up to {size:.3g}. Use units in which features and targets are nearer to "
+            "1; with a `transition`, check that its eigenvalues are at most 1.",
+            type(self).__name__,
         )
 
     def _learn_in_place(
@@ -377,9 +380,10 @@ class KalmanRegressor(Regressor):
         )
         if self.transition is not None or not scalars:
             raise ParameterError(
-                f"{type(self).__name__}.grow: features can be added only if `process_noise` and "
-                "`prior_variance` are numbers, without a `transition`, got arrays. Start a new "
-                "learner with larger arrays."
+                "features can be added only if `process_noise` and `prior_variance` "
+                "are numbers, without a `transition`, got arrays. Start a new learner "
+                "with larger arrays.",
+                f"{type(self).__name__}.grow",
             )
         dynamics, p = self._dynamics(now), d + first
         prior = float(_covariance(self.prior_variance, "prior_variance", 1, type(self).__name__)[0])
@@ -593,8 +597,8 @@ def _dynamics(
     """Validate parameters, for p weights."""
     if missing not in {"error", "advance"}:
         raise ParameterError(
-            f"{who}: `missing` must be 'error' or 'advance', got {missing!r}. "
-            "Choose one of the two."
+            f"`missing` must be 'error' or 'advance', got {missing!r}. Choose one of the two.",
+            who,
         )
     discount = validation.in_range(forgetting, "forgetting", who, above=0.0, high=1.0)
     r = 1.0 if _is_auto(noise) else validation.in_range(noise, "noise", who, above=0.0)
@@ -643,8 +647,10 @@ def _finite(value: Any, name: str, shapes: set[tuple[int, ...]], who: str) -> Fl
     if array.shape not in shapes or not np.isfinite(array).all():
         allowed = " or ".join(str(shape) if shape else "a number" for shape in sorted(shapes))
         raise ParameterError(
-            f"{who}: `{name}` must contain finite numbers of shape {allowed}, one for each weight, "
-            f"the intercept first, got {value!r}. Choose another `{name}`."
+            f"`{name}` must contain finite numbers of shape {allowed}, one for each "
+            f"weight, the intercept first, got {value!r}",
+            who,
+            remedy=f"Choose another `{name}`.",
         )
     return np.asarray(array, order="C")
 
@@ -659,8 +665,10 @@ def _covariance(value: Any, name: str, p: int, who: str) -> Floats:
         good = good and np.linalg.eigvalsh(array).min(initial=0.0) >= -1e-12 * p * size
     if not good:
         raise ParameterError(
-            f"{who}: `{name}` must be a covariance, variances >= 0 or a symmetric positive "
-            f"semidefinite matrix, got {value!r}. Choose another `{name}`."
+            f"`{name}` must be a covariance, variances >= 0 or a symmetric positive "
+            f"semidefinite matrix, got {value!r}",
+            who,
+            remedy=f"Choose another `{name}`.",
         )
     return np.full(p, float(array)) if array.ndim == 0 else array
 

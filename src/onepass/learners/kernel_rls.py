@@ -415,8 +415,10 @@ class KernelRLS(Compiled):
         where = type(self).__name__
         if not (callable(self.kernel) or self.kernel in _KERNELS):
             raise ParameterError(
-                f"{where}: `kernel` must be one of {', '.join(_KERNELS)}, or a function of two "
-                f"arrays of rows, got {self.kernel!r}. Choose one of these."
+                f"`kernel` must be one of {', '.join(_KERNELS)}, or a function of two "
+                f"arrays of rows, got {self.kernel!r}",
+                where,
+                remedy="Choose one of these.",
             )
         validation.in_range(self.degree, "degree", where, above=0.0)
         validation.in_range(self.coef0, "coef0", where, low=0.0)
@@ -434,8 +436,9 @@ class KernelRLS(Compiled):
         name, degree, coef0 = self.kernel_
         if not (name or callable(self.kernel)):
             raise ParameterError(
-                f"{type(self).__name__}: `kernel` must stay a function, as when learning started, "
-                f"got {self.kernel!r}. Call fit to start again."
+                "`kernel` must stay a function, as when learning started, got "
+                f"{self.kernel!r}. Call fit to start again.",
+                type(self).__name__,
             )
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             if not name:
@@ -446,10 +449,12 @@ class KernelRLS(Compiled):
         bad = K.shape != (len(X), len(Y)) or not linalg.finite(K)
         if bad or (Y is X and not linalg.magnitude(K) < _LARGEST):
             raise NumericalError(
-                f"{type(self).__name__}: the kernel must return a value below {_LARGEST:g} for "
-                f"each pair of rows, got shape {K.shape} with values up to "
-                f"{np.abs(K).max(initial=0.0):.3g} for {len(X)} by {len(Y)} rows. Divide the "
-                "features by a constant, check the kernel function, or use a whole `degree`."
+                f"the kernel must return a value below {_LARGEST:g} for each pair of "
+                f"rows, got shape {K.shape} with values up to "
+                f"{np.abs(K).max(initial=0.0):.3g} for {len(X)} by {len(Y)} rows. "
+                "Divide the features by a constant, check the kernel function, or use "
+                "a whole `degree`.",
+                type(self).__name__,
             )
         return K
 
@@ -559,9 +564,10 @@ class KernelRLS(Compiled):
 
     def _too_large(self, Y: Floats) -> NumericalError:
         return NumericalError(
-            f"{type(self).__name__}: targets, errors and their squares must stay within float64, "
-            f"and weights above {1.0 / _LARGEST:g}, got targets up to {linalg.magnitude(Y):.3g}. "
-            "Use units in which both are nearer to 1."
+            "targets, errors and their squares must stay within float64, and weights "
+            f"above {1.0 / _LARGEST:g}, got targets up to {linalg.magnitude(Y):.3g}. "
+            "Use units in which both are nearer to 1.",
+            type(self).__name__,
         )
 
     def _learn_rows(
@@ -678,8 +684,9 @@ class KernelRLS(Compiled):
         kernel, another = (self.gamma_, *self.kernel_), (other.gamma_, *other.kernel_)
         if kernel != another:
             raise MergeError(
-                f"{type(self).__name__}.merge: `gamma_` and `kernel_` must be the same in both, "
-                f"{kernel} as in the first, got {another}. Train both with the same parameters."
+                f"`gamma_` and `kernel_` must be the same in both, {kernel} as in the "
+                f"first, got {another}. Train both with the same parameters.",
+                f"{type(self).__name__}.merge",
             )
         if layout.d > self.n_features_in_:
             self._widen(layout.d)

@@ -187,8 +187,10 @@ class Keyed(Composite):
         found = self._stored.entries.get(plain_key(key, "Keyed"))
         if found is None:
             raise ColumnError(
-                f"Keyed: the key must be one of the {len(self):,} keys that were learned and not "
-                f"removed, got {key!r}. Compare with keys(); predict also accepts other keys."
+                f"the key must be one of the {len(self):,} keys that were learned and "
+                f"not removed, got {key!r}. Compare with keys(); predict also accepts "
+                "other keys.",
+                "Keyed",
             )
         return copy.deepcopy(self._learner(found))
 
@@ -397,9 +399,10 @@ class Keyed(Composite):
         """Predict rows by ``predict(model, rows, n)``; the model is None for unknown keys."""
         if not self._started:
             raise NotFittedError(
-                f"Keyed.{verb}: this Keyed is not fitted yet: it has learned no row. Call fit, "
-                "partial_fit or learn_one first; predict_one and test_then_train predict before "
-                "any row is learned."
+                "this Keyed is not fitted yet: it has learned no row. Call fit, "
+                "partial_fit or learn_one first; predict_one and test_then_train "
+                "predict before any row is learned.",
+                f"Keyed.{verb}",
             )
         where = f"Keyed.{verb}"
         keys, rest = self._read(X, where)
@@ -477,8 +480,9 @@ class Keyed(Composite):
             return self
         if self._target_shape != other._target_shape:
             raise MergeError(
-                f"{where}: both must have targets of shape {self._target_shape}, as the first has, "
-                f"got {other._target_shape}. Merge models of the same outputs."
+                f"both must have targets of shape {self._target_shape}, as the first "
+                f"has, got {other._target_shape}. Merge models of the same outputs.",
+                where,
             )
         if isinstance(self.model, Learner):
             twin._widen(column_positions(twin._new(), other._new(), where))
@@ -691,8 +695,9 @@ class Keyed(Composite):
             self.model, (type, Conformal, Keyed)
         ):
             raise TypeMismatchError(
-                f"{where}: `model` must be a learner of onepass or a Pipeline, got {self.model!r}. "
-                "Pass an object such as op.RLSRegressor()."
+                "`model` must be a learner of onepass or a Pipeline, got "
+                f"{self.model!r}. Pass an object such as op.RLSRegressor().",
+                where,
             )
 
     def _start(self, columns: int, names: list[str] | None, where: str) -> None:
@@ -740,8 +745,9 @@ class Keyed(Composite):
             self.states_.width = 0 if packing is None else packing.width
         if array.ndim != self.target_ndim_ or array[0].size != self.n_outputs_:
             raise ShapeError(
-                f"{where}: `y` must have shape {self._target_shape}, as in the first block, got "
-                f"{array.shape}. Start a new Keyed for another set of targets."
+                f"`y` must have shape {self._target_shape}, as in the first block, got "
+                f"{array.shape}. Start a new Keyed for another set of targets.",
+                where,
             )
         return array
 
@@ -975,8 +981,9 @@ def _times(time: Any, n: int, where: str) -> Any:
     given = [time] if np.ndim(time) == 0 else time
     if len(given) != n:
         raise ShapeError(
-            f"{where}: `time` must have shape ({n},), one time for each row, got {np.shape(time)}. "
-            "Check that X and time come from the same rows."
+            f"`time` must have shape ({n},), one time for each row, got "
+            f"{np.shape(time)}. Check that X and time come from the same rows.",
+            where,
         )
     return given
 

@@ -252,8 +252,10 @@ def initial_weights(initial_coef: ArrayLike | None, d: int, c: int, who: str) ->
         shape = f"({d},)" if c == 1 else f"({c}, {d})"
         problem = "nan or infinity" if rows.shape == (c, d) else f"shape {given.shape}"
         raise ParameterError(
-            f"{who}: `initial_coef` must contain finite numbers of shape {shape}, one for each "
-            f"feature, got {problem}. Construct the learner with another `initial_coef`."
+            f"`initial_coef` must contain finite numbers of shape {shape}, one for each "
+            f"feature, got {problem}",
+            who,
+            remedy="Construct the learner with another `initial_coef`.",
         )
     return np.array(rows.T, order="C")
 
@@ -280,8 +282,9 @@ def named_class_columns(learner: Classifier, parameter: str) -> Array:
     named = validation.class_names(learner.classes, who)
     if len(named) < 2 or not np.isin(named, learner.classes_).all():
         raise ParameterError(
-            f"{who}: `{parameter}` must be combined with two or more labels in `classes`, "
-            f"got {learner.classes!r}. Construct the learner with `classes`."
+            f"`{parameter}` must be combined with two or more labels in `classes`, got "
+            f"{learner.classes!r}. Construct the learner with `classes`.",
+            who,
         )
     return np.searchsorted(learner.classes_, named)
 
@@ -370,8 +373,9 @@ def from_parameters(
     name = params[what]
     if not isinstance(name, str) or name not in catalogue:
         raise ParameterError(
-            f"{who}: `{what}` must be one of {', '.join(map(repr, catalogue))}, got {name!r}. "
-            "Choose one of these."
+            f"`{what}` must be one of {', '.join(map(repr, catalogue))}, got {name!r}",
+            who,
+            remedy="Choose one of these.",
         )
     kinds: Mapping[str, Any] = catalogue
     ranges = _ranges(kinds[name])
@@ -383,8 +387,9 @@ def from_parameters(
                 continue
             if option not in ranges:
                 raise ParameterError(
-                    f"{who}: `{option}` must be left out with {what}={name!r}, got {value!r}. "
-                    f"Leave out `{option}`, or choose {what}={other!r}."
+                    f"`{option}` must be left out with {what}={name!r}, got {value!r}. "
+                    f"Leave out `{option}`, or choose {what}={other!r}.",
+                    who,
                 )
             given[option] = validation.in_range(value, option, who, **ranges[option])
     return catalogue[name](**given)

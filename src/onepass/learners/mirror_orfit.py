@@ -194,8 +194,9 @@ class MirrorORFitRegressor(Regressor):
         if isinstance(self.potential, str):
             if self.potential != "entropy":
                 raise ParameterError(
-                    f"{who}: `potential` must be a number above 1 or 'entropy', got "
-                    f"{self.potential!r}. Choose one of these."
+                    f"`potential` must be a number above 1 or 'entropy', got {self.potential!r}",
+                    who,
+                    remedy="Choose one of these.",
                 )
             return _Potential(0.0, validation.in_range(self.scale, "scale", who, above=0.0))
         # other powers need dual weights of more digits than float64 has
@@ -222,9 +223,10 @@ class MirrorORFitRegressor(Regressor):
         Z = np.column_stack((np.ones(len(X)), X)) if self.fit_intercept else X
         if Z.shape[1] != len(self.duals_):
             raise ParameterError(
-                f"{type(self).__name__}: `fit_intercept` must stay as it was when learning "
-                f"started, with {len(self.duals_)} weights, got {self.fit_intercept!r}. Call fit "
-                "to start again."
+                "`fit_intercept` must stay as it was when learning started, with "
+                f"{len(self.duals_)} weights, got {self.fit_intercept!r}. Call fit to "
+                "start again.",
+                type(self).__name__,
             )
         return Z
 
@@ -264,9 +266,9 @@ class MirrorORFitRegressor(Regressor):
                     D = u[:, :count] * sizes[:count]
         if not (largest < _LARGEST and linalg.finite(z, w, D, predictions)):
             raise NumericalError(
-                f"{type(self).__name__}: rows must be small enough to square and sum, below "
-                f"{_LARGEST:g}, got values up to {largest:.3g}. Divide features and targets by a "
-                "constant."
+                f"rows must be small enough to square and sum, below {_LARGEST:g}, got "
+                f"values up to {largest:.3g}. Divide features and targets by a constant.",
+                type(self).__name__,
             )
         self.duals_, self.directions_ = z, D
         self.inconsistent_rows_ += inconsistent

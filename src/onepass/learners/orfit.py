@@ -155,9 +155,9 @@ class BaseORFit:
             pass
         if not good:
             raise NumericalError(
-                f"{type(self).__name__}: rows must be small enough to square and sum, below "
-                f"{_LARGEST:g}, got values up to {largest:.3g}. "
-                "Divide features and targets by a constant."
+                f"rows must be small enough to square and sum, below {_LARGEST:g}, got "
+                f"values up to {largest:.3g}. Divide features and targets by a constant.",
+                type(self).__name__,
             )
         self.parameters_, self.memory_ = w, memory
         self.inconsistent_rows_ += int(inconsistent)
@@ -205,8 +205,9 @@ class BaseORFit:
             step = memory.merged(w, placed)
         if not linalg.finite(step.w):
             raise NumericalError(
-                f"{type(self).__name__}.merge: the learned state must be small enough to square "
-                "and sum, got numbers beyond float64. Divide features and targets by a constant."
+                "the learned state must be small enough to square and sum, got numbers "
+                "beyond float64. Divide features and targets by a constant.",
+                f"{type(self).__name__}.merge",
             )
         first = _forgotten(self) + float(self.memory_.forgetting_bound(step.w, w))
         second = _forgotten(other) + evidence.moved(
@@ -222,9 +223,10 @@ class BaseORFit:
         same = np.array_equal(layout.features, np.arange(self.n_features_in_))
         if not same or other.parameters_.shape[0] != self.parameters_.shape[0]:
             raise MergeError(
-                f"{type(self).__name__}.merge: with a `feature_map` both learners must have the "
-                f"same features in the same order, {self.n_features_in_} here, got "
-                f"{other.n_features_in_} or another order. Pass the features in the same order."
+                "with a `feature_map` both learners must have the same features in the "
+                f"same order, {self.n_features_in_} here, got {other.n_features_in_} or "
+                "another order. Pass the features in the same order.",
+                f"{type(self).__name__}.merge",
             )
 
     def _check_noise(self) -> float:
@@ -240,8 +242,9 @@ class BaseORFit:
         noise = validation.in_range(self.noise, "noise", who, low=0.0)
         if (noise > 0.0) != self.noisy_:
             raise ParameterError(
-                f"{who}: `noise` must stay {'> 0' if self.noisy_ else '0'}, as it was when "
-                f"learning started, got {noise:g}. Call fit to start again."
+                f"`noise` must stay {'> 0' if self.noisy_ else '0'}, as it was when "
+                f"learning started, got {noise:g}. Call fit to start again.",
+                who,
             )
         return noise
 
@@ -258,38 +261,43 @@ class BaseORFit:
         if self.feature_map is not None:
             if not callable(self.feature_map):
                 raise ParameterError(
-                    f"{type(self).__name__}: `feature_map` must be a function of X, got "
-                    f"{self.feature_map!r}. Use None for no map."
+                    f"`feature_map` must be a function of X, got {self.feature_map!r}. "
+                    "Use None for no map.",
+                    type(self).__name__,
                 )
             features = np.asarray(self.feature_map(X), dtype=np.float64)
             good = features.ndim in {2, 3} and len(features) == len(X) and features.shape[1] > 0
             if not good or (features.ndim == 3 and c not in {None, features.shape[2]}):
                 raise ShapeError(
-                    f"{type(self).__name__}: `feature_map` must map X of shape {X.shape} to "
-                    f"features of shape ({len(X)}, p) or ({len(X)}, p, {c or 'c'}), got "
-                    f"{features.shape}. Check the map, and pass all labels in `classes`."
+                    f"`feature_map` must map X of shape {X.shape} to features of shape "
+                    f"({len(X)}, p) or ({len(X)}, p, {c or 'c'}), got {features.shape}. "
+                    "Check the map, and pass all labels in `classes`.",
+                    type(self).__name__,
                 )
             if not np.isfinite(features).all():
                 raise NumericalError(
-                    f"{type(self).__name__}: `feature_map` must return finite features, got nan or "
-                    "infinity. Check the map on this block of X."
+                    "`feature_map` must return finite features, got nan or infinity. "
+                    "Check the map on this block of X.",
+                    type(self).__name__,
                 )
         if self.fit_intercept:
             ones = np.ones((len(X), 1, *features.shape[2:]))
             features = np.concatenate((ones, features), axis=1)
         if hasattr(self, "parameters_") and features.shape[1] != len(self.parameters_):
             raise ShapeError(
-                f"{type(self).__name__}: `feature_map` and `fit_intercept` must stay as they were "
-                f"when learning started, with {len(self.parameters_)} weights, got "
-                f"{features.shape[1]} features per row. Call fit to start again."
+                "`feature_map` and `fit_intercept` must stay as they were when "
+                f"learning started, with {len(self.parameters_)} weights, got "
+                f"{features.shape[1]} features per row. Call fit to start again.",
+                type(self).__name__,
             )
         return features
 
     def _widen(self, d: int) -> None:
         if self.feature_map is not None:
             raise ParameterError(
-                f"{type(self).__name__}.grow: features cannot be added with a `feature_map`, got "
-                f"d={d}. Start a new learner with another map."
+                f"features cannot be added with a `feature_map`, got d={d}. Start a new "
+                "learner with another map.",
+                f"{type(self).__name__}.grow",
             )
         extra = d - self.n_features_in_
         zeros = np.zeros((extra, self.parameters_.shape[1]))
@@ -497,9 +505,9 @@ class ORFitClassifier(BaseORFit, Classifier):
     def _add_outputs(self, at: Array, c: int) -> None:
         if self.parameters_.ndim == 1:
             raise ParameterError(
-                f"{type(self).__name__}: `classes` must contain all labels if each class has its "
-                f"own features, got {len(at)} new. Start a new learner with all labels in "
-                "`classes`."
+                "`classes` must contain all labels if each class has its own features, "
+                f"got {len(at)} new. Start a new learner with all labels in `classes`.",
+                type(self).__name__,
             )
         parameters = np.zeros((len(self.parameters_), c))
         parameters[:, np.setdiff1d(np.arange(c), at)] = self.parameters_

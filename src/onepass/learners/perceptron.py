@@ -143,8 +143,9 @@ class Perceptron(Linear, Classifier):
             and np.isfinite(predictions).all()
         ):
             raise NumericalError(
-                "Perceptron: weights and scores must stay finite while rows are learned, got "
-                "infinity or nan. Scale the features with op.features.Scale()."
+                "weights and scores must stay finite while rows are learned, got "
+                "infinity or nan. Scale the features with op.features.Scale().",
+                "Perceptron",
             )
         self.weights_, self.offset_ = weights, offset
         self.mistakes_ += mistakes
@@ -189,15 +190,17 @@ class Perceptron(Linear, Classifier):
         """Validate all parameters; return the step size."""
         if self.initial not in ("zeros", "random"):
             raise ParameterError(
-                f"Perceptron: `initial` must be 'zeros' or 'random', got {self.initial!r}. "
-                "Choose one of these."
+                f"`initial` must be 'zeros' or 'random', got {self.initial!r}. Choose "
+                "one of these.",
+                "Perceptron",
             )
         whole = isinstance(self.seed, (int, np.integer)) and not isinstance(self.seed, bool)
         if self.seed is not None and (self.initial == "zeros" or not whole or self.seed < 0):
             raise ParameterError(
-                "Perceptron: `seed` must be a whole number >= 0, with initial='random' only, got "
+                "`seed` must be a whole number >= 0, with initial='random' only, got "
                 f"{self.seed!r} with initial={self.initial!r}. Leave out `seed`, or set "
-                "initial='random' and a whole number >= 0."
+                "initial='random' and a whole number >= 0.",
+                "Perceptron",
             )
         return validation.in_range(self.step_size, "step_size", "Perceptron", above=0.0)
 

@@ -295,8 +295,10 @@ class PrototypeTree:
             axes = None
         if axes is None or not axes.finite:
             raise NumericalError(
-                f"{level.who}: rows and their weights must be small enough to square and sum, got "
-                f"values up to {linalg.magnitude(X):.3g} and weights up to {s.max(initial=0.0):.3g}"
-                ". Divide the features by a constant, and smaller weights."
+                "rows and their weights must be small enough to square and sum, got "
+                f"values up to {linalg.magnitude(X):.3g} and weights up to "
+                f"{s.max(initial=0.0):.3g}. Divide the features by a constant, and "
+                "smaller weights.",
+                level.who,
             )
         return axes

@@ -378,8 +378,9 @@ def checked_rules(
     """
     if similarity not in SIMILARITIES:
         raise ParameterError(
-            f"{who}: `similarity` must be one of {', '.join(SIMILARITIES)}, got {similarity!r}. "
-            "Choose one of these."
+            f"`similarity` must be one of {', '.join(SIMILARITIES)}, got {similarity!r}",
+            who,
+            remedy="Choose one of these.",
         )
     least = SIMILARITIES[similarity][1]
     vigilance = validation.in_range(vigilance, "vigilance", who, low=least, high=1.0)

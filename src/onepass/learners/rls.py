@@ -83,9 +83,10 @@ class _State(StateAttribute):
             return own["state_"]
         if "_frozen" in own:
             raise NotFittedError(
-                "onepass: learning, saving and `return_std` must be used with a whole learner, got "
-                "its `frozen_copy()`, which only predicts. Use `model()` of a durable learner, or "
-                "copy.deepcopy of another learner."
+                "learning, saving and `return_std` must be used with a whole learner, "
+                "got its `frozen_copy()`, which only predicts. Use `model()` of a "
+                "durable learner, or copy.deepcopy of another learner.",
+                "onepass",
             )
         raise not_fitted(owner, "state_")
 
@@ -156,8 +157,9 @@ class LeastSquares:
         ridge, fading = self._penalty(d), chosen.fading
         if fading.held and not fading.level and not isinstance(ridge, float):
             raise ParameterError(
-                f"{where}: `ridge` must be a number with {chosen}, which holds it, got a matrix. "
-                "Pass a number, or op.forgetting.Exponential, whose ridge fades."
+                f"`ridge` must be a number with {chosen}, which holds it, got a matrix. "
+                "Pass a number, or op.forgetting.Exponential, whose ridge fades.",
+                where,
             )
         state = least_squares.start(
             fading,
@@ -209,9 +211,10 @@ class LeastSquares:
         chosen = self._rule()
         if self._rule_changed():
             raise ParameterError(
-                f"{where}: `forgetting` must have the same kind of state and of time as when "
-                f"learning started, got {chosen} after another kind. Call fit to start again "
-                "with the new rule."
+                "`forgetting` must have the same kind of state and of time as when "
+                f"learning started, got {chosen} after another kind. Call fit to start "
+                "again with the new rule.",
+                where,
             )
         clock = chosen.clock
         if clock is None:
@@ -220,8 +223,9 @@ class LeastSquares:
             return None
         if time is None:
             raise ParameterError(
-                f"{where}: `time` must be given, as the learner forgets by time, {chosen}, got "
-                f"none. Pass {clock}s, one for each row: time=..."
+                f"`time` must be given, as the learner forgets by time, {chosen}, got "
+                f"none. Pass {clock}s, one for each row: time=...",
+                where,
             )
         last = getattr(self, "time_", None)
         when = validation.times(time, n, where, dates=clock == "date", last=last)
@@ -399,10 +403,12 @@ class LeastSquares:
 
     def _too_large(self, X: Floats, Y: Floats, s: Floats | None) -> NumericalError:
         return NumericalError(
-            f"{type(self).__name__}: rows, the weights that fit them, and their squares must stay "
-            f"within float64, got values up to {_largest(X, Y, s):.3g}. Use units in which "
-            "features and targets are nearer to 1. If they are already near 1, an earlier row was "
-            "too large: restore the state of the learner before that row."
+            "rows, the weights that fit them, and their squares must stay within "
+            f"float64, got values up to {_largest(X, Y, s):.3g}. Use units in which "
+            "features and targets are nearer to 1. If they are already near 1, an "
+            "earlier row was too large: restore the state of the learner before that "
+            "row.",
+            type(self).__name__,
         )
 
     def _warn_of_windup(self, chosen: Any) -> None:
@@ -583,8 +589,9 @@ class LeastSquares:
         factors = [getattr(chosen, "factor", None) for chosen in (one, two)]
         if one != two and factors != [1.0, 1.0]:
             raise MergeError(
-                f"{type(self).__name__}.merge: `forgetting` must be the same in both, {one} as in "
-                f"the first, got {two}. Learn all parts with the same parameters."
+                f"`forgetting` must be the same in both, {one} as in the first, got "
+                f"{two}. Learn all parts with the same parameters.",
+                f"{type(self).__name__}.merge",
             )
         merge_learners(self, other, layout)
 
@@ -663,8 +670,10 @@ def penalty(ridge: ArrayLike, d: int, where: str) -> float | Floats:
         shape = f"shape {array.shape}" if array.size else repr(ridge)
         problem = "one that is not" if good else shape
         raise ParameterError(
-            f"{where}: `ridge` must be a number >= 0 or a symmetric positive semidefinite matrix "
-            f"of shape ({d}, {d}), got {problem}. Pass a number, or a matrix such as A.T @ A."
+            "`ridge` must be a number >= 0 or a symmetric positive semidefinite matrix "
+            f"of shape ({d}, {d}), got {problem}",
+            where,
+            remedy="Pass a number, or a matrix such as A.T @ A.",
         )
     used = values > rounding
     return np.asarray(np.sqrt(values[used])[:, None] * vectors.T[used])

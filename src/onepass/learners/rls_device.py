@@ -62,8 +62,9 @@ class Device:
         stored = fading.window is not None or fading.mixture
         if rule.clock or stored or fading.level or fading.held:
             raise ParameterError(
-                f"{who}: `forgetting` must be 1.0 or op.forgetting.Exponential(factor) with "
-                f"device={name!r}, got {rule}. Use one of these, or device=None."
+                "`forgetting` must be 1.0 or op.forgetting.Exponential(factor) with "
+                f"device={name!r}, got {rule}. Use one of these, or device=None.",
+                who,
             )
         try:
             place = self.torch.device(name if isinstance(name, str) else "")  # a name, for files
@@ -72,8 +73,10 @@ class Device:
         # AssertionError if torch is built without the device
         except (RuntimeError, TypeError, AssertionError) as error:
             raise ParameterError(
-                f"{who}: `device` must be None or a device with float64 that is available to "
-                f"torch, such as 'cpu' or 'cuda', got {name!r}. Pass None to learn on the CPU."
+                "`device` must be None or a device with float64 that is available to "
+                f"torch, such as 'cpu' or 'cuda', got {name!r}. Pass None to learn on "
+                "the CPU.",
+                who,
             ) from error
 
     def tensor(self, array: Array) -> Any:

@@ -35,9 +35,10 @@ def merge_learners(learner: Any, other: Any, layout: Layout) -> None:
     if layout.d > learner.n_features_in_:
         if np.ndim(learner.ridge) == 2:
             raise MergeError(
-                f"{who}: `ridge` must be a number if the second has additional features, got a "
-                f"matrix for {learner.n_features_in_} of now {layout.d} features. Pass a number, "
-                "or learn the same features in all parts."
+                "`ridge` must be a number if the second has additional features, got a "
+                f"matrix for {learner.n_features_in_} of now {layout.d} features. Pass "
+                "a number, or learn the same features in all parts.",
+                who,
             )
         learner._widen(layout.d)  # noqa: SLF001
     if chosen.stores_rows:
@@ -47,8 +48,10 @@ def merge_learners(learner: Any, other: Any, layout: Layout) -> None:
     ridges = learner._penalty(layout.d), other._penalty(d)  # noqa: SLF001
     if isinstance(ridges[0], float) and ridges[0] == 0.0 and np.any(ridges[1]):
         raise MergeError(
-            f"{who}: `ridge` of the second must be 0 as in the first, since its removal may leave "
-            f"weights undetermined, got {other.ridge!r}. Learn all parts with the same ridge."
+            "`ridge` of the second must be 0 as in the first, since its removal may "
+            f"leave weights undetermined, got {other.ridge!r}. Learn all parts with the "
+            "same ridge.",
+            who,
         )
     concurrent = layout.concurrent or chosen.clock is not None
     at = Positions(layout.features, layout.outputs, concurrent)
@@ -67,8 +70,9 @@ def merge_learners(learner: Any, other: Any, layout: Layout) -> None:
         state, finite = least_squares.merged(one, two, at, *ridges)
     if not finite:
         raise NumericalError(
-            f"{who}: the learned state must be small enough to square and sum, got numbers "
-            "beyond float64. Use units in which features and targets are nearer to 1."
+            "the learned state must be small enough to square and sum, got numbers "
+            "beyond float64. Use units in which features and targets are nearer to 1.",
+            who,
         )
     learner.state_ = state
 
@@ -78,8 +82,9 @@ def _merge_windows(learner: Any, other: Any, layout: Layout, where: str) -> None
     chosen = learner._rule()  # noqa: SLF001
     if layout.concurrent and chosen.clock is None:
         raise MergeError(
-            f"{where}: `concurrent` must be False with {chosen}, which stores the last rows of "
-            "one stream, got True. Use a window of time, Window(span=...)."
+            f"`concurrent` must be False with {chosen}, which stores the last rows of "
+            "one stream, got True. Use a window of time, Window(span=...).",
+            where,
         )
     c, seen = int(learner.state_[Slot.OUTPUTS]), learner.rows_seen_
     X, Y, weights = _aligned(other.state_, layout, c)

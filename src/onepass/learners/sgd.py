@@ -110,11 +110,12 @@ class BaseSGD(Linear):
     def _check_finite(self, predictions: Floats, *state: Floats) -> None:
         bad = ~np.isfinite(predictions).all(axis=1)
         if bad.any() or not all(np.isfinite(part).all() for part in state):
-            place = f"at row {int(bad.argmax())}" if bad.any() else "after the last row"
             raise NumericalError(
-                f"{type(self).__name__}: the weights must stay finite while rows are learned, got "
-                f"infinity or nan {place} of the block. Lower `step_size`, or scale the features "
-                "with op.features.Scale()."
+                "the weights must stay finite while rows are learned",
+                type(self).__name__,
+                got="infinity or nan",
+                remedy="Lower `step_size`, or scale the features with op.features.Scale().",
+                row=int(bad.argmax()) if bad.any() else len(predictions) - 1,
             )
 
     @abstractmethod
@@ -138,10 +139,11 @@ class BaseSGD(Linear):
         rule = from_parameters(STEP_RULES, "step", params, who)
         if rule.closed_form and (self.loss != self.closed_form_loss or self.l2):
             raise ParameterError(
-                f"{who}: `step` must be 'adaptive', 'normalised', 'constant' or 'decaying' with "
-                f"loss={self.loss!r} and l2={self.l2!r}, got {self.step!r}, which is only defined "
-                f"for the loss {self.closed_form_loss!r} without l2. Set "
-                f"loss={self.closed_form_loss!r}, or choose one of these steps."
+                "`step` must be 'adaptive', 'normalised', 'constant' or 'decaying' "
+                f"with loss={self.loss!r} and l2={self.l2!r}, got {self.step!r}, which "
+                f"is only defined for the loss {self.closed_form_loss!r} without l2. "
+                f"Set loss={self.closed_form_loss!r}, or choose one of these steps.",
+                who,
             )
         l2 = validation.in_range(self.l2, "l2", who, low=0.0, high=rule.max_l2)
         return rule.slope(loss), rule, l2

@@ -347,8 +347,9 @@ def checked_components(given: object, where: str) -> float:
     elif isinstance(given, (int, np.integer)) and not isinstance(given, bool) and given >= 1:
         return int(given)
     raise ParameterError(
-        f"{where}: `n_components` must be a whole number >= 1, or a share of the variance in "
-        f"(0, 1), got {given!r}. Construct the estimator with another `n_components`."
+        "`n_components` must be a whole number >= 1, or a share of the variance in (0, "
+        f"1), got {given!r}. Construct the estimator with another `n_components`.",
+        where,
     )
 
 

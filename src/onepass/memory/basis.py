@@ -264,6 +264,8 @@ def refuse_noise(noise: float, where: str) -> None:
     """
     if noise:
         raise ParameterError(
-            f"{where}: `noise` must be 0 with a memory of projected directions, got {noise:g}. "
-            "Use op.memory.Principal(m), which stores raw gradients and averages noisy rows."
+            f"`noise` must be 0 with a memory of projected directions, got {noise:g}. "
+            "Use op.memory.Principal(m), which stores raw gradients and averages noisy "
+            "rows.",
+            where,
         )

@@ -33,7 +33,8 @@ def specification(memory: int | Memory | None, where: str) -> Memory:
     elif hasattr(memory, "start"):
         return memory
     raise ParameterError(
-        f"{where}: `memory` must be a whole number >= 1, None, or a specification such as "
-        f"op.memory.Principal(10), got {memory!r}. Use None to retain all directions, or "
-        "op.memory.NoMemory() to retain none."
+        "`memory` must be a whole number >= 1, None, or a specification such as "
+        f"op.memory.Principal(10), got {memory!r}. Use None to retain all directions, "
+        "or op.memory.NoMemory() to retain none.",
+        where,
     )

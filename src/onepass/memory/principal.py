@@ -92,8 +92,9 @@ class Principal:
         validation.whole(self.m, "m", "memory.Principal", low=1)
         if self.of not in {"raw", "projected"}:
             raise ParameterError(
-                f"memory.Principal: `of` must be 'raw' or 'projected', got {self.of!r}. "
-                "Use 'raw' for ORFit as in its extended paper."
+                f"`of` must be 'raw' or 'projected', got {self.of!r}. Use 'raw' for "
+                "ORFit as in its extended paper.",
+                "memory.Principal",
             )
 
     def per_output(self, c: int, p: int) -> "Principal | None":

@@ -58,14 +58,16 @@ class SquareRoot:
         del kind
         if not noise:
             raise ParameterError(
-                "memory.SquareRoot: `noise` must be > 0, since least squares averages rows, "
-                "got 0. Use memory=None to fit each row exactly."
+                "`noise` must be > 0, since least squares averages rows, got 0. Use "
+                "memory=None to fit each row exactly.",
+                "memory.SquareRoot",
             )
         root, zero = _root(self.ridge), np.zeros((p, c))
         if np.ndim(root) and len(root) != p:
             raise ParameterError(
-                f"SquareRoot: `ridge` must be a number > 0 or a matrix of shape ({p}, {p}), got "
-                f"shape {root.shape}. Pass one row and column for each feature."
+                f"`ridge` must be a number > 0 or a matrix of shape ({p}, {p}), got "
+                f"shape {root.shape}. Pass one row and column for each feature.",
+                "SquareRoot",
             )
         R = np.asfortranarray(root if np.ndim(root) else root * np.eye(p))
         return Triangle(R, zero, zero, np.zeros(c), None if np.ndim(root) else float(self.ridge))
@@ -149,8 +151,10 @@ class Triangle:
         """Add weights at the end under the prior ``ridge``, whose features were always zero."""
         if self.ridge is None:
             raise ParameterError(
-                f"SquareRoot: `ridge` must be a number if features are added later, got a matrix "
-                f"for {len(self.z)} of now {p} features. Pass a number, or all features at once."
+                "`ridge` must be a number if features are added later, got a matrix "
+                f"for {len(self.z)} of now {p} features. Pass a number, or all features "
+                "at once.",
+                "SquareRoot",
             )
         d, new = len(self.R), np.arange(len(self.R), p)
         R = np.zeros((p, p), order="F")
@@ -183,13 +187,16 @@ def _root(ridge: ArrayLike) -> Any:
     good = square and matrix.dtype.kind in "iuf" and np.isfinite(matrix).all()
     if not good or not np.allclose(matrix, matrix.T):
         raise ParameterError(
-            "SquareRoot: `ridge` must be a number > 0 or a symmetric matrix, got an array of shape "
-            f"{matrix.shape}. Pass one row and column for each feature."
+            "`ridge` must be a number > 0 or a symmetric matrix, got an array of shape "
+            f"{matrix.shape}. Pass one row and column for each feature.",
+            "SquareRoot",
         )
     try:
         return np.linalg.cholesky(matrix).T
     except np.linalg.LinAlgError as error:
         raise ParameterError(
-            "SquareRoot: `ridge` must be positive definite, got an eigenvalue of "
-            f"{np.linalg.eigvalsh(matrix).min():g}. Add a small multiple of the identity."
+            "`ridge` must be positive definite, got an eigenvalue of "
+            f"{np.linalg.eigvalsh(matrix).min():g}. Add a small multiple of the "
+            "identity.",
+            "SquareRoot",
         ) from error

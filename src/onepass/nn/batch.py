@@ -91,8 +91,8 @@ class Batch:
             i, j, step = at.indices(self.n)
             if step != 1:
                 raise ShapeError(
-                    f"op.nn: a slice of rows must have step 1, got {step}. Select rows with "
-                    "batch[i:j]."
+                    f"a slice of rows must have step 1, got {step}. Select rows with batch[i:j].",
+                    "op.nn",
                 )
             if i == 0 and j == self.n:
                 return self
@@ -219,8 +219,9 @@ def batch(
             x = np.asarray(x)
         except ValueError as error:
             raise ShapeError(
-                f"{where}: `x` must have as many numbers in each row, got rows of several lengths. "
-                "Pass an array of shape (n, …), padded if necessary."
+                "`x` must have as many numbers in each row, got rows of several "
+                "lengths. Pass an array of shape (n, …), padded if necessary.",
+                where,
             ) from error
     reader = _Reader(dtype, device, where, columns or {})
     tree = reader.read(x, "x")
@@ -256,8 +257,10 @@ class _Reader:
     def read(self, x: Any, path: str) -> Any:
         if isinstance(x, torch.nn.utils.rnn.PackedSequence):
             raise TypeMismatchError(
-                f"{self.where}: `{path}` must be a tensor whose first axis counts rows, got a "
-                "PackedSequence. Pass padded rows and their lengths, and pack them in `forward`."
+                f"`{path}` must be a tensor whose first axis counts rows, got a "
+                "PackedSequence. Pass padded rows and their lengths, and pack them in "
+                "`forward`.",
+                self.where,
             )
         if isinstance(x, Mapping):
             return {key: self.read(each, f"{path}[{key!r}]") for key, each in x.items()}
@@ -282,13 +285,16 @@ class _Reader:
     def _placed(self, x: Tensor, path: str) -> Tensor:
         if x.layout != torch.strided or x.is_quantized or x.is_nested:
             raise TypeMismatchError(
-                f"{self.where}: `{path}` must be a dense tensor, got one that is sparse, nested or "
-                "quantized. Convert it with to_dense(), to_padded_tensor() or dequantize()."
+                f"`{path}` must be a dense tensor, got one that is sparse, nested or "
+                "quantized. Convert it with to_dense(), to_padded_tensor() or "
+                "dequantize().",
+                self.where,
             )
         if x.device != self.device:
             raise TypeMismatchError(
-                f"{self.where}: `{path}` must be on {self.device}, the device of the module, got a "
-                f"tensor on {x.device}. Move it with .to({str(self.device)!r})."
+                f"`{path}` must be on {self.device}, the device of the module, got a "
+                f"tensor on {x.device}. Move it with .to({str(self.device)!r}).",
+                self.where,
             )
         # tensors created in inference_mode cannot take part in autograd, but copies can
         return x.clone() if x.is_inference() else x.detach()
@@ -317,8 +323,9 @@ class _Reader:
 
     def _no_numbers(self, path: str, found: str) -> TypeMismatchError:
         return TypeMismatchError(
-            f"{self.where}: `{path}` must contain numbers, got {found}. Pass tensors or arrays of "
-            "numbers, or tuples, lists or dicts of these."
+            f"`{path}` must contain numbers, got {found}. Pass tensors or arrays of "
+            "numbers, or tuples, lists or dicts of these.",
+            self.where,
         )
 
 
@@ -326,22 +333,27 @@ def _agreed(found: list[tuple[str, Tensor]], where: str) -> int:
     """Return the number of rows, which must be equal for all tensors."""
     if not found:
         raise ShapeError(
-            f"{where}: `x` must contain at least one tensor of shape (n, …), got none. Pass the "
-            "arguments of the module's forward."
+            "`x` must contain at least one tensor of shape (n, …), got none. Pass the "
+            "arguments of the module's forward.",
+            where,
         )
     for path, each in found:
         if each.ndim == 0:
             raise ShapeError(
-                f"{where}: `{path}` must have a first axis that counts rows, got a single number. "
-                "Pass an array of shape (n, …); for one row, X[0:1] instead of X[0]."
+                f"`{path}` must have a first axis that counts rows, got a single "
+                "number. Pass an array of shape (n, …); for one row, X[0:1] instead of "
+                "X[0].",
+                where,
             )
     n = int(found[0][1].shape[0])
     for path, each in found[1:]:
         if each.shape[0] != n:
             raise ShapeError(
-                f"{where}: all tensors must have the same number of rows, got {n} in "
-                f"`{found[0][0]}` and {each.shape[0]} in `{path}`. The first axis of each tensor "
-                "counts rows; register a tensor that all rows share as a buffer of the module."
+                f"all tensors must have the same number of rows, got {n} in "
+                f"`{found[0][0]}` and {each.shape[0]} in `{path}`. The first axis of "
+                "each tensor counts rows; register a tensor that all rows share as a "
+                "buffer of the module.",
+                where,
             )
     return n
 
@@ -366,11 +378,13 @@ def _refuse_nonfinite(found: list[tuple[str, Tensor]], dtype: torch.dtype, where
             row, *inner = bad[0].tolist()
             value = each[tuple(bad[0].tolist())].item()
             word = "nan" if value != value else "infinity"  # noqa: PLR0124  only nan differs from itself
-            place = f"row {row}" + (f", at {tuple(inner)}" if inner else "")
             raise NotFiniteError(
-                f"{where}: `{path}` must be finite in {dtype}, got {word} in {place}. "
-                "Drop the row, or impute it before learning; numbers too large for the dtype "
-                "need scaling."
+                f"`{path}` must be finite in {dtype}",
+                where,
+                got=word + (f" at {tuple(inner)}" if inner else ""),
+                remedy="Drop the row, or impute it before learning; numbers too large for the "
+                "dtype need scaling.",
+                row=row,
             )
 
 
@@ -405,13 +419,15 @@ def numbers(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Te
         tensor = torch.from_numpy(torch_compatible(_array(given, name, where, remedy)))
     if tensor.is_meta:
         raise TypeMismatchError(
-            f"{where}: `{name}` must contain numbers, got a tensor on the device 'meta', which has "
-            "no values. Create it on the module's device."
+            f"`{name}` must contain numbers, got a tensor on the device 'meta', which "
+            "has no values. Create it on the module's device.",
+            where,
         )
     if tensor.is_complex():
         raise TypeMismatchError(
-            f"{where}: `{name}` must contain real numbers, got complex numbers. Pass real and "
-            "imaginary parts as two outputs."
+            f"`{name}` must contain real numbers, got complex numbers. Pass real and "
+            "imaginary parts as two outputs.",
+            where,
         )
     return tensor.detach()
 
@@ -429,14 +445,18 @@ def _array(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Arr
     if array.dtype.kind not in "biufc":
         objects = array.dtype.kind == "O" and not array.ndim
         found = type(given).__name__ if objects else f"{array.dtype}"
-        raise TypeMismatchError(f"{where}: `{name}` must contain numbers, got {found}. {remedy}")
+        raise TypeMismatchError(
+            f"`{name}` must contain numbers, got {found}. {remedy}",
+            where,
+        )
     return array
 
 
 def _uneven(name: str, where: str) -> ShapeError:
     return ShapeError(
-        f"{where}: `{name}` must have as many numbers in each row, got rows of several lengths. "
-        "Pass an array of shape (n,) or (n, c)."
+        f"`{name}` must have as many numbers in each row, got rows of several lengths. "
+        "Pass an array of shape (n,) or (n, c).",
+        where,
     )
 
 
@@ -500,12 +520,14 @@ def _watch(name: str, first: int, n: int, where: str) -> Callable[..., None]:
         if not bool(bad.any()):
             return
         at = bad.nonzero()[0]
-        row = f" in row {first + int(at[0])}" if len(places) == n > 1 else ""
         raise ShapeError(
-            f"{where}: indices into {type(table).__name__} {name!r} must be from 0 to "
-            f"{table.num_embeddings - 1}, got {int(places[tuple(at)])}{row}. Number categories "
-            "from 0, use a table with a row for each category, and map unknown values to one "
-            "reserved index."
+            f"indices into {type(table).__name__} {name!r} must be from 0 to "
+            f"{table.num_embeddings - 1}",
+            where,
+            got=int(places[tuple(at)]),
+            remedy="Number categories from 0, use a table with a row for each category, and map "
+            "unknown values to one reserved index.",
+            row=first + int(at[0]) if len(places) == n > 1 else None,
         )
 
     return check
@@ -547,23 +569,26 @@ def as_matrix(given: object, n: int, where: str) -> Tensor:
     tensor = chosen(given, where)
     if not tensor.is_floating_point():
         raise TypeMismatchError(
-            f"{where}: the module's outputs must be real numbers with a derivative, got "
-            f"{tensor.dtype}. Return scores instead of classes, and complex outputs as two real "
-            "outputs (torch.view_as_real)."
+            "the module's outputs must be real numbers with a derivative, got "
+            f"{tensor.dtype}. Return scores instead of classes, and complex outputs as "
+            "two real outputs (torch.view_as_real).",
+            where,
         )
     if tensor.ndim == 0 and n == 1:
         return tensor.reshape(1, 1)
     if tensor.ndim == 0 or tensor.shape[0] != n:
         raise ShapeError(
-            f"{where}: the module must return one row of outputs for each of {n} rows, got shape "
-            f"{tuple(tensor.shape)}. The first axis counts rows; for one row, pass X[0:1] instead "
-            "of X[0]. Preserve the first axis in forward: batch_first=True, flatten(1), "
-            "squeeze(-1), and no mean over rows."
+            f"the module must return one row of outputs for each of {n} rows, got shape "
+            f"{tuple(tensor.shape)}. The first axis counts rows; for one row, pass "
+            "X[0:1] instead of X[0]. Preserve the first axis in forward: "
+            "batch_first=True, flatten(1), squeeze(-1), and no mean over rows.",
+            where,
         )
     if 0 in tensor.shape[1:]:
         raise ShapeError(
-            f"{where}: the module must return at least one output per row, got shape "
-            f"{tuple(tensor.shape)}. Use a last layer with outputs."
+            "the module must return at least one output per row, got shape "
+            f"{tuple(tensor.shape)}. Use a last layer with outputs.",
+            where,
         )
     return tensor.reshape(n, tensor.shape[1:].numel())
 
@@ -583,8 +608,9 @@ def refuse_width(found: int, c: int, where: str) -> None:
     """
     if found != c:
         raise ShapeError(
-            f"{where}: the module must return {c} output(s) per row, as when first learned, got "
-            f"{found}. {SHAPED}"
+            f"the module must return {c} output(s) per row, as when first learned, got "
+            f"{found}. {SHAPED}",
+            where,
         )
 
 
@@ -609,9 +635,10 @@ def chosen(given: object, where: str) -> Tensor:
             return leaves[0]
     size = f" of {len(given)}" if isinstance(given, (tuple, list, Mapping)) else ""
     raise TypeMismatchError(
-        f"{where}: the module must return one tensor, or an object with `logits`, got "
-        f"{type(given).__name__}{size}. Wrap the module in another whose forward returns the "
-        "tensor to train, such as module(x)[0]."
+        "the module must return one tensor, or an object with `logits`, got "
+        f"{type(given).__name__}{size}. Wrap the module in another whose forward "
+        "returns the tensor to train, such as module(x)[0].",
+        where,
     )
 
 
@@ -672,28 +699,35 @@ def _refused(error: Exception, batch: Batch, where: str) -> Exception | None:
     if isinstance(error, TypeError) and _CALL.search(message):
         names = f", named {', '.join(map(repr, batch.kwargs))}" if batch.kwargs else ""
         return TypeMismatchError(
-            f"{where}: `x` must contain the arguments of the module's forward, got "
-            f"{len(batch.args) + len(batch.kwargs)}{names}, and forward raised: {message}. Pass "
-            "positional arguments as a tuple or list, or keyword arguments as a dict."
+            "`x` must contain the arguments of the module's forward, got "
+            f"{len(batch.args) + len(batch.kwargs)}{names}, and forward raised: "
+            f"{message}. Pass positional arguments as a tuple or list, or keyword "
+            "arguments as a dict.",
+            where,
         )
     if not isinstance(error, _UNFIT):
         return None
     if "dtype" in lowered or "scalar type" in lowered:
         return TypeMismatchError(
-            f"{where}: the module must accept its inputs, got {description}, and it raised: "
-            f"{message}. Integers are not converted, since they may be indices: pass real numbers "
-            "as floats."
+            f"the module must accept its inputs, got {description}, and it raised: "
+            f"{message}. Integers are not converted, since they may be indices: pass "
+            "real numbers as floats.",
+            where,
         )
     if holds_indices(batch) and _PLACES.search(lowered):
         return ShapeError(
-            f"{where}: integers in `x` must be valid indices, got {description}, and the module "
-            f"raised: {message}. Number them from 0 to the size of the indexed table minus one."
+            f"integers in `x` must be valid indices, got {description}, and the module "
+            f"raised: {message}. Number them from 0 to the size of the indexed table "
+            "minus one.",
+            where,
         )
     if any(word in lowered for word in _SHAPES):
         single = any(each.ndim == 1 for each in batch.tensors)
         return ShapeError(
-            f"{where}: the module must accept its inputs, got {description}, and it raised: "
-            f"{message}. The first axis counts rows; for one row, pass X[0:1] instead of X[0]; "
-            f"{'for one column, X[:, None]' if single else 'check the other axes'}."
+            f"the module must accept its inputs, got {description}, and it raised: "
+            f"{message}. The first axis counts rows; for one row, pass X[0:1] instead "
+            "of X[0]; "
+            f"{'for one column, X[:, None]' if single else 'check the other axes'}.",
+            where,
         )
     return None

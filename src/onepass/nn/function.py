@@ -109,9 +109,11 @@ def refuse_batch_statistics(module: nn.Module, where: str) -> None:
     for name, each in module.named_modules():
         if isinstance(each, NORMS) and (each.running_mean is None or each.running_var is None):
             raise ParameterError(
-                f"{where}: the output for a row must not depend on other rows, but {name!r} "
-                f"({type(each).__name__}) has no running statistics and uses those of the batch. "
-                "Use torch.nn.GroupNorm or torch.nn.LayerNorm, or track_running_stats=True."
+                f"the output for a row must not depend on other rows, but {name!r} "
+                f"({type(each).__name__}) has no running statistics and uses those of "
+                "the batch. Use torch.nn.GroupNorm or torch.nn.LayerNorm, or "
+                "track_running_stats=True.",
+                where,
             )
 
 
@@ -126,10 +128,11 @@ def refuse_max_norm(module: nn.Module, where: str) -> None:
     for name, each in module.named_modules():
         if isinstance(each, (nn.Embedding, nn.EmbeddingBag)) and each.max_norm is not None:
             raise ParameterError(
-                f"{where}: a prediction must not change the module, but {name!r} "
-                f"({type(each).__name__}) has max_norm={each.max_norm:g} and rescales its weights "
-                "in each forward pass. Rescale them once and set max_norm = None, or rescale the "
-                "output of the embedding in forward."
+                f"a prediction must not change the module, but {name!r} "
+                f"({type(each).__name__}) has max_norm={each.max_norm:g} and rescales "
+                "its weights in each forward pass. Rescale them once and set max_norm "
+                "= None, or rescale the output of the embedding in forward.",
+                where,
             )
 
 
@@ -257,9 +260,10 @@ class Function:
         for name, each in zip(self.selection.names, self.selection.parameters, strict=True):
             if current.get(name) is not each:
                 raise ParameterError(
-                    f"{self.where}: the module must keep its original parameters, but "
-                    f"{name!r} was removed or replaced. Create a new learner for the changed "
-                    "module; to change only values, use copy_()."
+                    f"the module must keep its original parameters, but {name!r} was "
+                    "removed or replaced. Create a new learner for the changed module; "
+                    "to change only values, use copy_().",
+                    self.where,
                 )
 
     @property
@@ -387,9 +391,11 @@ class Function:
             written = watched.restore()
         if written:
             raise ParameterError(
-                f"{where}: a prediction must not change the module, but its forward writes into "
-                f"the parameter {written[0]!r}. Compute a new tensor in forward, such as "
-                "torch.nn.functional.normalize(self.weight), instead of modifying the parameter."
+                "a prediction must not change the module, but its forward writes into "
+                f"the parameter {written[0]!r}. Compute a new tensor in forward, such "
+                "as torch.nn.functional.normalize(self.weight), instead of modifying "
+                "the parameter.",
+                where,
             )
         return once, twice
 

@@ -53,13 +53,15 @@ def check_gradients(gradients: object, where: str, *, classes: bool = True) -> N
     """
     if gradients not in GRADIENTS:
         raise ParameterError(
-            f"{where}: `gradients` must be one of {', '.join(GRADIENTS)}, got {gradients!r}. "
-            "Use 'logit' for classes, 'outputs' for regression."
+            f"`gradients` must be one of {', '.join(GRADIENTS)}, got {gradients!r}. Use "
+            "'logit' for classes, 'outputs' for regression.",
+            where,
         )
     if gradients == "logit" and not classes:
         raise ParameterError(
-            f"{where}: `gradients` must be 'outputs' or 'average' for regression, got "
-            "'logit', the output of a row's class. Use 'outputs', or a loss for classes."
+            "`gradients` must be 'outputs' or 'average' for regression, got 'logit', "
+            "the output of a row's class. Use 'outputs', or a loss for classes.",
+            where,
         )
 
 
@@ -148,9 +150,10 @@ def count_nonfinite(good: Sequence[Tensor], where: str) -> int:
     count = int((~finite).sum())
     if count == len(finite):
         raise NumericalError(
-            f"{where}: the gradients of the task's rows must be finite, got nan or infinity in all "
-            f"{count}. Nothing was stored, and the task was not ended: check the rows, and weights "
-            "that have grown too large."
+            "the gradients of the task's rows must be finite, got nan or infinity in "
+            f"all {count}. Nothing was stored, and the task was not ended: check the "
+            "rows, and weights that have grown too large.",
+            where,
         )
     return count
 
@@ -168,8 +171,10 @@ def start_memory(
     memory = specification.start(p, min(at_once, _AT_ONCE, p), 0.0, like)
     if not hasattr(memory, "settled"):
         raise ParameterError(
-            f"{where}: `memory` must store directions, got {specification!r}. Use a number m, None "
-            "for all directions, or Principal, LastDirections or Random of op.memory."
+            f"`memory` must store directions, got {specification!r}. Use a number m, "
+            "None for all directions, or Principal, LastDirections or Random of "
+            "op.memory.",
+            where,
         )
     return memory
 

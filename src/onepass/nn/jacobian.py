@@ -329,8 +329,9 @@ class Derivative:
             v = v(out.detach()) if callable(v) else v
             if v.shape != out.shape:
                 raise ShapeError(
-                    f"{self._function.where}: `v` must have the shape of the outputs, "
-                    f"{tuple(out.shape)}, got {tuple(v.shape)}. Pass one number for each output."
+                    f"`v` must have the shape of the outputs, {tuple(out.shape)}, got "
+                    f"{tuple(v.shape)}. Pass one number for each output.",
+                    self._function.where,
                 )
             if self._has_graph(out, rows):
                 leaves = list(weights.values())

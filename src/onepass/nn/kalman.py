@@ -634,8 +634,10 @@ class Dynamics:
         self.process_noise = validation.in_range(process_noise, "process_noise", where, low=0.0)
         if not self.decay:
             raise ParameterError(
-                f"{where}: `decay` must be above 0, got 0, which discards everything learned from "
-                "a row before the next. Use 1 for constant weights, or a number just below."
+                "`decay` must be above 0, got 0, which discards everything learned "
+                "from a row before the next. Use 1 for constant weights, or a number "
+                "just below.",
+                where,
             )
         self.start: Any = None  # w₀, if needed
 

@@ -314,9 +314,14 @@ class Learner(ABC):
             bad = outputs.isnan().any(dim=1)
             if bool(bad.any()):  # synchronises with an accelerator
                 raise NumericalError(
-                    f"{where}: outputs must not be nan for classification, got nan in row "
-                    f"{int(bad.nonzero()[0])}. Check that row and the module's weights; "
-                    "`outputs` returns the raw outputs."
+                    "outputs must not be nan for classification",
+                    where=where,
+                    got="nan",
+                    remedy=(
+                        "Check that row and the module's weights; `outputs` returns "
+                        "the raw outputs."
+                    ),
+                    row=int(bad.nonzero()[0]),
                 )
         return self._predictions(outputs)
 
@@ -354,7 +359,10 @@ class Learner(ABC):
         """
         del other, rows
         requirement, remedy = self._merge_requirement
-        raise MergeError(f"{self._where}.merge: {requirement}, got {type(self).__name__}. {remedy}")
+        raise MergeError(
+            f"{requirement}, got {type(self).__name__}. {remedy}",
+            f"{self._where}.merge",
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save arguments, weights, buffers and memory to one safetensors file.
@@ -412,12 +420,14 @@ class Learner(ABC):
         earlier = numbers(predictions, "predictions", where, remedy).to(current.device).double()
         if earlier.ndim < 1 or earlier.numel() != current.numel() or len(earlier) != len(current):
             raise ShapeError(
-                f"{where}: `predictions` must contain {current.shape[1]} number(s) for each of "
-                f"{len(current)} rows, got shape {tuple(earlier.shape)}. {remedy}"
+                f"`predictions` must contain {current.shape[1]} number(s) for each of "
+                f"{len(current)} rows, got shape {tuple(earlier.shape)}. {remedy}",
+                where,
             )
         if not bool(earlier.isfinite().all()):
             raise NotFiniteError(
-                f"{where}: `predictions` must be finite, got nan or infinity. Drop these rows."
+                "`predictions` must be finite, got nan or infinity. Drop these rows.",
+                where,
             )
         return float(torch.linalg.vector_norm(current - earlier.reshape(current.shape)))
 
@@ -484,9 +494,10 @@ class Learner(ABC):
     def _variances(self, where: str) -> Any:
         """Return a function from gradients G (p, n·c) to the variances (n·c,) of outputs."""
         raise ParameterError(
-            f"{where}: `return_std` must be False, as {type(self).__name__} has no covariance "
-            "of the weights, got True. Use op.nn.EKF, op.nn.NTKRLS or op.nn.LoFi, or "
-            "op.nn.ORFit with memory=None or op.memory.Principal(m)."
+            f"`return_std` must be False, as {type(self).__name__} has no covariance of "
+            "the weights, got True. Use op.nn.EKF, op.nn.NTKRLS or op.nn.LoFi, or "
+            "op.nn.ORFit with memory=None or op.memory.Principal(m).",
+            where,
         )
 
     def _deviations(
@@ -496,8 +507,9 @@ class Learner(ABC):
         net = self.network
         if self._loss != "squared":
             raise ParameterError(
-                f"{where}: `return_std` must be False for classes, got True with "
-                f"loss={self.loss!r}. A class has no standard deviation: use `outputs`."
+                "`return_std` must be False for classes, got True with "
+                f"loss={self.loss!r}. A class has no standard deviation: use `outputs`.",
+                where,
             )
         rows = net.prepare(x, where)
         outputs = net.outputs(rows)
@@ -547,9 +559,10 @@ class Learner(ABC):
         for name, each in zip(self.network.names, self.network.parameters, strict=True):
             if not each.requires_grad:
                 raise ParameterError(
-                    f"{where}: the parameters that learn must require grad, but {name!r} was "
-                    "frozen after the learner was created. Call requires_grad_(True) on it, or "
-                    "create a new learner, which does not train it."
+                    f"the parameters that learn must require grad, but {name!r} was "
+                    "frozen after the learner was created. Call requires_grad_(True) "
+                    "on it, or create a new learner, which does not train it.",
+                    where,
                 )
 
     def _refuse_broken(self) -> None:
@@ -558,8 +571,9 @@ class Learner(ABC):
         problem = find_nonfinite(named)
         if problem is not None:
             raise NumericalError(
-                f"{self._where}: the weights that learn must be finite, but {problem}. Restore "
-                "earlier weights, or initialise them again."
+                f"the weights that learn must be finite, but {problem}. Restore earlier "
+                "weights, or initialise them again.",
+                self._where,
             )
 
     # -- steps -----------------------------------------------------------------------------------

@@ -31,9 +31,10 @@ def pairs(x: Any, y: Any, device: torch.device, where: str) -> Iterator[tuple[An
     """
     if isinstance(x, (DataLoader, Dataset)) == (y is not None):
         raise TypeMismatchError(
-            f"{where}: `y` must contain the targets of x, and be omitted for a DataLoader or "
-            f"Dataset, got {type(x).__name__} and {type(y).__name__}. Pass learn(x, y), or "
-            "learn(loader)."
+            "`y` must contain the targets of x, and be omitted for a DataLoader or "
+            f"Dataset, got {type(x).__name__} and {type(y).__name__}. Pass learn(x, y), "
+            "or learn(loader).",
+            where,
         )
     if y is not None:
         yield x, y
@@ -43,8 +44,10 @@ def pairs(x: Any, y: Any, device: torch.device, where: str) -> Iterator[tuple[An
         if not isinstance(found, (tuple, list)) or len(found) != 2:
             size = f" of length {len(found)}" if hasattr(found, "__len__") else ""
             raise TypeMismatchError(
-                f"{where}: each batch must be a pair (x, y), got {type(found).__name__}{size} in "
-                f"batch {i}. Let the Dataset return (x, y), with several inputs as a tuple or dict."
+                f"each batch must be a pair (x, y), got {type(found).__name__}{size} in "
+                f"batch {i}. Let the Dataset return (x, y), with several inputs as a "
+                "tuple or dict.",
+                where,
             )
         yield _moved(found[0], device), _moved(found[1], device)
 

@@ -266,8 +266,9 @@ class LoFi(RandomWalkFilter):
         self.memory = validation.whole(memory, "memory", where, low=1)
         if not validation.in_range(noise, "noise", where, low=0.0):
             raise ParameterError(
-                f"{where}: `noise` must be above 0, since a row without noise has infinite "
-                "precision, got 0. Use op.nn.EKF or op.nn.ORFit to fit rows exactly."
+                "`noise` must be above 0, since a row without noise has infinite "
+                "precision, got 0. Use op.nn.EKF or op.nn.ORFit to fit rows exactly.",
+                where,
             )
         super().__init__(
             module,

@@ -159,9 +159,10 @@ class Objective:
             except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
                 kind = "a class of shape (1,)" if classes else f"a target {tuple(t.shape)}"
                 raise ParameterError(
-                    f"{self._where}: `loss` must be a differentiable function of outputs of shape "
-                    f"{(1, len(f))} and {kind}, which returns a number, got an error: {error}. "
-                    "Pass a module such as torch.nn.HuberLoss()."
+                    "`loss` must be a differentiable function of outputs of shape "
+                    f"{(1, len(f))} and {kind}, which returns a number, got an error: "
+                    f"{error}. Pass a module such as torch.nn.HuberLoss().",
+                    self._where,
                 ) from error
         return tuple(torch.stack(each) for each in zip(*found, strict=True))
 
@@ -179,9 +180,10 @@ class Objective:
         if not high > 0.0 or low < -1e-4 * high:
             found = "none" if not bool(s.any()) else f"from {low:g} to {high:g}"
             raise ParameterError(
-                f"{self._where}: `loss` must be twice differentiable and convex in the outputs, "
-                f"with second derivatives above 0, got {found}. Use a smooth convex loss, such as "
-                "torch.nn.HuberLoss() instead of L1Loss()."
+                "`loss` must be twice differentiable and convex in the outputs, with "
+                f"second derivatives above 0, got {found}. Use a smooth convex loss, "
+                "such as torch.nn.HuberLoss() instead of L1Loss().",
+                self._where,
             )
 
     def rows(self, outputs: Tensor, y: Tensor, *, classes: bool) -> tuple[Tensor, Tensor]:
@@ -218,14 +220,16 @@ def check(loss: Loss, noise: float, where: str) -> None:
     """
     if not callable(loss) and loss not in LOSSES:
         raise ParameterError(
-            f"{where}: `loss` must be one of {', '.join(LOSSES)} or a callable, got {loss!r}. "
-            "Use 'squared' for regression, 'one_hot' or 'cross_entropy' for classes."
+            f"`loss` must be one of {', '.join(LOSSES)} or a callable, got {loss!r}. "
+            "Use 'squared' for regression, 'one_hot' or 'cross_entropy' for classes.",
+            where,
         )
     if loss not in {"squared", "one_hot"} and not noise > 0.0:
         raise ParameterError(
-            f"{where}: `noise` must be above 0 with loss={loss!r}, got {noise:g}. No finite "
-            "outputs fit a class exactly: try noise=0.1, 1.0 and 10.0 on validation rows, or "
-            "use loss='one_hot'."
+            f"`noise` must be above 0 with loss={loss!r}, got {noise:g}. No finite "
+            "outputs fit a class exactly: try noise=0.1, 1.0 and 10.0 on validation "
+            "rows, or use loss='one_hot'.",
+            where,
         )
 
 
@@ -251,8 +255,9 @@ def targets(y: ArrayLike | Tensor, n: int, c: int, loss: str, like: Tensor, wher
     if tensor.ndim < 1 or tensor.shape[0] != n:
         found = tensor.shape[0] if tensor.ndim else "a single number"
         raise ShapeError(
-            f"{where}: `y` must contain one target for each of {n} rows, got {found}. Pass as many "
-            "targets as rows; for one row, y[0:1] instead of y[0]."
+            f"`y` must contain one target for each of {n} rows, got {found}. Pass as "
+            "many targets as rows; for one row, y[0:1] instead of y[0].",
+            where,
         )
     if loss != "squared":
         return _indicators(tensor, n, c, where)
@@ -261,8 +266,10 @@ def targets(y: ArrayLike | Tensor, n: int, c: int, loss: str, like: Tensor, wher
         return flat.new_zeros(0, c)
     if flat.shape[1] != c:
         raise ShapeError(
-            f"{where}: `y` must contain {c} number(s) per row, one for each output of the module, "
-            f"got {flat.shape[1]}. For classes use loss='one_hot' or 'cross_entropy'."
+            f"`y` must contain {c} number(s) per row, one for each output of the "
+            f"module, got {flat.shape[1]}. For classes use loss='one_hot' or "
+            "'cross_entropy'.",
+            where,
         )
     fine = flat.to(
         like.dtype
@@ -272,9 +279,14 @@ def targets(y: ArrayLike | Tensor, n: int, c: int, loss: str, like: Tensor, wher
         large = bool(flat[row].isfinite().all())
         scale = f", or scale y: the number overflows {like.dtype}" if large else ""
         raise NotFiniteError(
-            f"{where}: `y` must be finite in {like.dtype}, got {tensor[row].tolist()} in row "
-            f"{row}. None of the {n} row(s) was learned: drop this row and pass the other rows "
-            f"again{scale}."
+            f"`y` must be finite in {like.dtype}",
+            where=where,
+            got=tensor[row].tolist(),
+            remedy=(
+                f"None of the {n} row(s) was learned: drop this row and pass the "
+                f"other rows again{scale}."
+            ),
+            row=row,
         )
     return flat
 
@@ -282,16 +294,18 @@ def targets(y: ArrayLike | Tensor, n: int, c: int, loss: str, like: Tensor, wher
 def _indicators(tensor: Tensor, n: int, c: int, where: str) -> Tensor:
     if tensor.is_floating_point() or tensor.numel() != n:
         raise TypeMismatchError(
-            f"{where}: `y` must contain one class per row, an integer from 0 to {c - 1}, got "
-            f"{tensor.dtype} of shape {tuple(tensor.shape)}. Encode classes as integers, or use "
-            "loss='squared' for regression."
+            f"`y` must contain one class per row, an integer from 0 to {c - 1}, got "
+            f"{tensor.dtype} of shape {tuple(tensor.shape)}. Encode classes as "
+            "integers, or use loss='squared' for regression.",
+            where,
         )
     classes = tensor.reshape(n).long()
     if n and not bool(((classes >= 0) & (classes < c)).all()):
         invalid = classes[(classes < 0) | (classes >= c)][0]
         raise LabelError(
-            f"{where}: `y` must contain classes from 0 to {c - 1}, as the module has {c} outputs, "
-            f"got {int(invalid)}. Use a module with one output for each class."
+            f"`y` must contain classes from 0 to {c - 1}, as the module has {c} "
+            f"outputs, got {int(invalid)}. Use a module with one output for each class.",
+            where,
         )
     return torch.nn.functional.one_hot(classes, c).double()
 

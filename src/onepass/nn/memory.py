@@ -66,8 +66,9 @@ class MemoryPlacement(NamedTuple):
         name = None if dtype is None else str(dtype).removeprefix("torch.")
         if name is not None and name not in _DTYPES:
             raise ParameterError(
-                f"{where}: `memory_dtype` must be None or one of {', '.join(_DTYPES)}, got "
-                f"{dtype!r}. Pass None to use the dtype of the module's weights."
+                f"`memory_dtype` must be None or one of {', '.join(_DTYPES)}, got "
+                f"{dtype!r}. Pass None to use the dtype of the module's weights.",
+                where,
             )
         try:
             place = None if device is None else str(torch.device(device))
@@ -75,9 +76,10 @@ class MemoryPlacement(NamedTuple):
         # AssertionError if torch is built without the device
         except (RuntimeError, TypeError, AssertionError) as error:
             raise ParameterError(
-                f"{where}: `memory_device` must be None or a device available to torch, such as "
-                f"'cpu' or 'cuda', got {device!r}. Pass None to use the device of the module's "
-                "weights."
+                "`memory_device` must be None or a device available to torch, such as "
+                f"'cpu' or 'cuda', got {device!r}. Pass None to use the device of the "
+                "module's weights.",
+                where,
             ) from error
         return cls(name, place, bool(by_layer))
 
@@ -100,14 +102,16 @@ class MemoryPlacement(NamedTuple):
         if hasattr(specification, "prior") and (self.by_layer or half):
             option = "by_layer=True" if self.by_layer else f"memory_dtype={self.dtype!r}"
             raise ParameterError(
-                f"{where}: `memory` must have a limit with {option} and noise > 0, got None with "
-                f"noise={noise:g}. Use op.memory.Principal(m), or noise=0."
+                f"`memory` must have a limit with {option} and noise > 0, got None with "
+                f"noise={noise:g}. Use op.memory.Principal(m), or noise=0.",
+                where,
             )
         start_memory = specification.start(1, 1, noise, torch.empty(0))
         if not hasattr(start_memory, "split") and not hasattr(start_memory, "variances"):
             raise ParameterError(
-                f"{where}: `memory` must store directions, got {specification!r}. Use a number m "
-                "or None; with noise > 0 both are recursive least squares."
+                f"`memory` must store directions, got {specification!r}. Use a number m "
+                "or None; with noise > 0 both are recursive least squares.",
+                where,
             )
 
     def kind(self, like: Tensor) -> Tensor:

@@ -348,15 +348,16 @@ def refuse_worse(first: Learner, second: Learner, w: Tensor, rows: object, where
     """
     if not isinstance(rows, (tuple, list)) or len(rows) != 2:
         raise ParameterError(
-            f"{where}: `rows` must be a pair (x, y), got {type(rows).__name__}. Pass rows of both "
-            "parts with their targets."
+            f"`rows` must be a pair (x, y), got {type(rows).__name__}. Pass rows of "
+            "both parts with their targets.",
+            where,
         )
     x, y = rows
     prepared = first.network.prepare(x, where)
     if not len(prepared):
         raise ParameterError(
-            f"{where}: `rows` must contain at least one row, got none. Omit it to merge without "
-            "validation."
+            "`rows` must contain at least one row, got none. Omit it to merge without validation.",
+            where,
         )
     outputs = [first.network.outputs(prepared), second.outputs(x)]
     loss = first._loss  # noqa: SLF001  of a class of this package
@@ -371,10 +372,11 @@ def refuse_worse(first: Learner, second: Learner, w: Tensor, rows: object, where
     size = 1.0 if loss == "cross_entropy" else float(target.square().mean().sqrt())
     if not merged <= max(_WORSE * min(mine, theirs), _LEAST * size):
         raise MergeError(
-            f"{where}: the merged network must be no worse on `rows` than its parts, got errors of "
-            f"{merged:.3g}, with {mine:.3g} for the first and {theirs:.3g} for the second. Train "
-            "the better of the two on the other's stream; or merge earlier, or use a memory with a "
-            "limit, a wider network, or noise > 0."
+            "the merged network must be no worse on `rows` than its parts, got errors "
+            f"of {merged:.3g}, with {mine:.3g} for the first and {theirs:.3g} for the "
+            "second. Train the better of the two on the other's stream; or merge "
+            "earlier, or use a memory with a limit, a wider network, or noise > 0.",
+            where,
         )
 
 
@@ -415,13 +417,17 @@ def merge(first: Any, second: Any, rows: object = None) -> None:
     """
     where = f"op.nn.{type(first).__name__}.merge"
     for difference in differences(first, second):
-        raise MergeError(f"{where}: {difference}")
+        raise MergeError(
+            difference,
+            where,
+        )
     if second.memory_ is None:
         return
     if not bool(second._weights.isfinite().all()):  # noqa: SLF001  private state of both learners
         raise NumericalError(
-            f"{where}: the weights of the second learner must be finite, got nan or infinity. "
-            "Restore earlier weights."
+            "the weights of the second learner must be finite, got nan or infinity. "
+            "Restore earlier weights.",
+            where,
         )
     before = {name: getattr(first, name) for name in first.state_attributes if "." not in name}
     weights = first.network.weights()
@@ -481,8 +487,9 @@ def _check_merged(first: Learner, second: Learner, w: Tensor, rows: object, wher
     """Check that merged weights are finite in the module's dtype and no worse on rows."""
     if not bool(first._is_finite(w)):  # noqa: SLF001
         raise NumericalError(
-            f"{where}: the merged weights must be finite in {first.network.dtype}, got nan or "
-            "infinity. Merge modules of float32 or float64, or merge earlier."
+            f"the merged weights must be finite in {first.network.dtype}, got nan or "
+            "infinity. Merge modules of float32 or float64, or merge earlier.",
+            where,
         )
     if rows is not None:
         refuse_worse(first, second, w, rows, where)

@@ -117,8 +117,9 @@ class NTKRLS(Filter):
         self.forgetting = validation.in_range(forgetting, "forgetting", where, low=0.0, high=1.0)
         if loss not in {"squared", "one_hot"} and not self.forgetting:
             raise ParameterError(
-                f"{where}: `forgetting` must be above 0 with loss={loss!r}, got 0. No "
-                "finite outputs fit a class exactly: use forgetting=1.0, or loss='one_hot'."
+                f"`forgetting` must be above 0 with loss={loss!r}, got 0. No finite "
+                "outputs fit a class exactly: use forgetting=1.0, or loss='one_hot'.",
+                where,
             )
         super().__init__(
             module,

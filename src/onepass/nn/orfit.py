@@ -214,10 +214,11 @@ class ORFit(Learner):
 
         if by_layer or hasattr(self._specification, "prior"):
             raise ParameterError(
-                f"{self._where}: `memory` must have a limit, or noise must be 0, and `by_layer` "
-                "must be False for weights that are split over processes, got "
-                f"memory={self.memory!r}, noise={self.noise:g}, by_layer={by_layer}. Use "
-                "op.memory.Principal(m)."
+                "`memory` must have a limit, or noise must be 0, and `by_layer` must "
+                "be False for weights that are split over processes, got "
+                f"memory={self.memory!r}, noise={self.noise:g}, by_layer={by_layer}. "
+                "Use op.memory.Principal(m).",
+                self._where,
             )
         return ProcessSplit(self.network, group, self._where)
 
@@ -309,8 +310,9 @@ class ORFit(Learner):
         """
         if self._split or getattr(other, "_split", None):
             raise MergeError(
-                f"{self._where}.merge: the weights must not be split over processes, got a learner "
-                "with `group`. Save both, and merge them after op.nn.load in one process."
+                "the weights must not be split over processes, got a learner with "
+                "`group`. Save both, and merge them after op.nn.load in one process.",
+                f"{self._where}.merge",
             )
         interrupt = Interrupt()
         net = self.network
@@ -363,9 +365,10 @@ class ORFit(Learner):
             if self._memory is not None:
                 self.network.jacobian(rows, c=c)  # raises if the number of outputs differs
                 raise ModuleError(
-                    f"{self._where}: the module must return the outputs of its last layer, as for "
-                    "the first rows, got other outputs. Name the parameters to train: "
-                    "learns=[...] instead of learns='last'."
+                    "the module must return the outputs of its last layer, as for the "
+                    "first rows, got other outputs. Name the parameters to train: "
+                    "learns=[...] instead of learns='last'.",
+                    self._where,
                 )
             self._shared = None
         return super()._derived(rows, c)

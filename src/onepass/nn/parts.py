@@ -114,8 +114,8 @@ def _together(work: Callable[[], Any], split: Any, path: str | os.PathLike[str])
     results, errors = zip(*split.gathered(found), strict=True)
     for error in filter(None, errors):
         raise CheckpointError(
-            f"{os.fspath(path)}: every process must write its part into this directory, but one "
-            f"failed: {error}"
+            f"every process must write its part into this directory, but one failed: {error}",
+            os.fspath(path),
         )
     return list(results)
 

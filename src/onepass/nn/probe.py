@@ -190,11 +190,12 @@ def check_has_gradient(function: Function, rows: Batch) -> None:
     if linear_in_weights(function, rows) is None:
         return
     raise ParameterError(
-        f"{function.where}: the module's outputs must have a derivative in the weights that learn, "
-        "got outputs that depend on these weights without a derivative: forward, in evaluation "
-        "mode, uses torch.no_grad(), torch.inference_mode(), detach(), item() or numpy(). Remove "
-        "these calls, or use them only before the layers that learn, and select these layers, "
-        "such as learns='last'."
+        "the module's outputs must have a derivative in the weights that learn, got "
+        "outputs that depend on these weights without a derivative: forward, in "
+        "evaluation mode, uses torch.no_grad(), torch.inference_mode(), detach(), "
+        "item() or numpy(). Remove these calls, or use them only before the layers "
+        "that learn, and select these layers, such as learns='last'.",
+        function.where,
     )
 
 
@@ -269,10 +270,11 @@ class Probe:
         once, twice = self._check_last_layer(rows) if self._last else function.outputs_twice(rows)
         if not all_close(once, twice):
             raise ParameterError(
-                f"{rows.where or function.where}: the module must be deterministic, but two calls "
-                "with the same row gave different outputs in evaluation mode. Disable random "
-                "layers (F.dropout(..., training=self.training)), and store no state between "
-                "calls."
+                "the module must be deterministic, but two calls with the same row "
+                "gave different outputs in evaluation mode. Disable random layers "
+                "(F.dropout(..., training=self.training)), and store no state between "
+                "calls.",
+                rows.where or function.where,
             )
 
     def _check_rows_independent(self, rows: Batch) -> bool:
@@ -299,9 +301,10 @@ class Probe:
         last, sources = self._sources(rows)
         if sources and not sources.issuperset(names):
             raise ParameterError(
-                f"{function.where}: `{self._last}='last'` selects the layer registered last, "
-                f"{layer_of(names[-1])!r}, but the layer that produces the outputs is {last!r}. "
-                f"Name the layer to train: {self._last}={last!r}."
+                f"`{self._last}='last'` selects the layer registered last, "
+                f"{layer_of(names[-1])!r}, but the layer that produces the outputs is "
+                f"{last!r}. Name the layer to train: {self._last}={last!r}.",
+                function.where,
             )
         return outputs
 
@@ -356,9 +359,11 @@ def _leaf(tensor: Tensor) -> Tensor:
 
 def _dependent_rows_error(i: int, n: int, where: str) -> ParameterError:
     return ParameterError(
-        f"{where}: the output for a row must not depend on other rows, but the output for row {i} "
-        f"in a block of {n} rows differs from the output for the row alone. In forward, compute "
-        "with values of each row, such as x.sum(1), not of the whole batch, such as x[0, 0], "
-        "x.sum() or item(); use torch.nn.GroupNorm or torch.nn.LayerNorm instead of batch "
-        "statistics, and batch_first=True in attention and recurrent layers."
+        "the output for a row must not depend on other rows, but the output for row "
+        f"{i} in a block of {n} rows differs from the output for the row alone. In "
+        "forward, compute with values of each row, such as x.sum(1), not of the whole "
+        "batch, such as x[0, 0], x.sum() or item(); use torch.nn.GroupNorm or "
+        "torch.nn.LayerNorm instead of batch statistics, and batch_first=True in "
+        "attention and recurrent layers.",
+        where,
     )

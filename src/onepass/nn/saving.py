@@ -121,9 +121,10 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
     where = os.fspath(path)
     if _LEARNERS.get(type(learner).__name__) is not type(learner):
         raise CheckpointError(
-            f"{where}: the object to save must be a learner of op.nn, got "
+            "the object to save must be a learner of op.nn, got "
             f"{type(learner).__name__}. Save custom classes with "
-            "torch.save(module.state_dict(), ...)."
+            "torch.save(module.state_dict(), ...).",
+            where,
         )
     split = getattr(learner, "_split", None)
     if split is not None:
@@ -201,8 +202,9 @@ def load(
     """
     if isinstance(path, torch.nn.Module):
         raise TypeMismatchError(
-            f"op.nn.load: `path` must be a path, got the module {type(path).__name__}. "
-            "The path is the first argument: op.nn.load(path, module)."
+            f"`path` must be a path, got the module {type(path).__name__}. The path is "
+            "the first argument: op.nn.load(path, module).",
+            "op.nn.load",
         )
     where = os.fspath(path)
     _check_replaced(replaced)
@@ -239,8 +241,9 @@ def _tree(path: str | os.PathLike[str], where: str) -> dict[str, Any]:
     found = archive.contents(path)
     if found.kind != KIND:
         raise CheckpointError(
-            f"{where}: must contain a network learner, got a {found.kind}. "
-            "Use op.load for files of op.save."
+            f"must contain a network learner, got a {found.kind}. Use op.load for files "
+            "of op.save.",
+            where,
         )
     return _checked(found.tree, where)
 
@@ -284,8 +287,9 @@ def _matched_pairs(saved: Any, module: torch.nn.Module, where: str) -> list[tupl
     """Return pairs of each weight or buffer of the module and its saved value."""
     if not isinstance(module, torch.nn.Module):
         raise CheckpointError(
-            f"{where}: `module` must be a torch.nn.Module like the saved module, got "
-            f"{type(module).__name__}. Create it again and pass it to op.nn.load."
+            "`module` must be a torch.nn.Module like the saved module, got "
+            f"{type(module).__name__}. Create it again and pass it to op.nn.load.",
+            where,
         )
     pairs = []
     for kind, there in _parts(module).items():
@@ -307,8 +311,9 @@ def _form(tensors: Mapping[str, Tensor], name: str) -> str:
 
 def _module_mismatch(where: str, what: str, expected: object, found: object) -> CheckpointError:
     return CheckpointError(
-        f"{where}: `module` must {what} {expected}, as the saved module, got {found}. Create a "
-        "module of the same architecture and pass it to op.nn.load."
+        f"`module` must {what} {expected}, as the saved module, got {found}. Create a "
+        "module of the same architecture and pass it to op.nn.load.",
+        where,
     )
 
 
@@ -329,9 +334,10 @@ def _check_no_nan(
         lost = int((~each.isfinite() if learns else each.isnan()).sum())
         if lost:
             raise CheckpointError(
-                f"{where}: weights and buffers must not be nan, and weights that learn must be "
-                f"finite, got {lost} invalid of {each.numel()} numbers in {name!r}. Restore the "
-                "previous file, or initialise them again."
+                "weights and buffers must not be nan, and weights that learn must be "
+                f"finite, got {lost} invalid of {each.numel()} numbers in {name!r}. "
+                "Restore the previous file, or initialise them again.",
+                where,
             )
 
 
@@ -354,8 +360,9 @@ def _check_replaced(replaced: Mapping[str, object]) -> None:
     """Check that overridden arguments do not affect the learned state."""
     for name in replaced.keys() - {"chunk", "memory_device"}:
         raise ParameterError(
-            f"op.nn.load: only `chunk` and `memory_device` can be overridden, got {name!r}. Create "
-            "a new learner to train with other arguments."
+            f"only `chunk` and `memory_device` can be overridden, got {name!r}. Create "
+            "a new learner to train with other arguments.",
+            "op.nn.load",
         )
 
 
@@ -367,8 +374,9 @@ def _new_learner(
         return cls(module, **arguments)
     except Exception as error:  # any exception means that the arguments are invalid
         raise CheckpointError(
-            f"{where}: must contain valid arguments of op.nn.{cls.__name__} for this module, got "
-            f"invalid ones: {error}"
+            f"must contain valid arguments of op.nn.{cls.__name__} for this module, got "
+            f"invalid ones: {error}",
+            where,
         ) from error
 
 

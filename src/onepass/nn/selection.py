@@ -134,13 +134,16 @@ def select(module: torch.nn.Module, learns: str | Sequence[str], where: str) -> 
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeMismatchError(
-            f"{where}: `module` must be a torch.nn.Module, got {type(module).__name__}. "
-            "Wrap a function of tensors in a module's forward."
+            f"`module` must be a torch.nn.Module, got {type(module).__name__}. Wrap a "
+            "function of tensors in a module's forward.",
+            where,
         )
     if isinstance(module, _CLOSED):
         raise TypeMismatchError(
-            f"{where}: `module` must be a plain torch.nn.Module, got a {type(module).__name__}, "
-            "whose weights cannot be replaced. Pass the module that it was created from."
+            f"`module` must be a plain torch.nn.Module, got a {type(module).__name__}, "
+            "whose weights cannot be replaced. Pass the module that it was created "
+            "from.",
+            where,
         )
     named = dict(module.named_parameters())
     _refuse_unready(module, named, where)
@@ -148,8 +151,9 @@ def select(module: torch.nn.Module, learns: str | Sequence[str], where: str) -> 
     if not free:
         reason = "none of its parameters does" if named else "it has no parameters"
         raise ParameterError(
-            f"{where}: `module` must have a parameter that requires grad, but {reason}. "
-            "Pass a module with parameters, or call requires_grad_(True) on them."
+            f"`module` must have a parameter that requires grad, but {reason}. Pass a "
+            "module with parameters, or call requires_grad_(True) on them.",
+            where,
         )
     names = _chosen(module, free, named, learns, where)
     chosen = Selection(names, tuple(free[name] for name in names))
@@ -179,8 +183,9 @@ def _chosen(
     patterns = list(patterns) if texts else []
     if not patterns or not all(isinstance(each, str) for each in patterns):
         raise ParameterError(
-            f"{where}: `learns` must be 'all', 'last', or names or patterns of parameters or "
-            f"layers, got {learns!r}. The parameters are {join_names(list(named), 20)}."
+            "`learns` must be 'all', 'last', or names or patterns of parameters or "
+            f"layers, got {learns!r}. The parameters are {join_names(list(named), 20)}.",
+            where,
         )
     found = set[str]()
     for pattern in patterns:
@@ -197,14 +202,16 @@ def _matched(
         names = [alias for alias, _ in aliases]
         hint = did_you_mean(pattern, [*names, *(layer_of(name) for name in names)])
         raise ParameterError(
-            f"{where}: `learns` must name parameters or layers of the module, got {pattern!r}, "
-            f"which matches none.{hint} The parameters are {join_names(names, 20)}."
+            f"`learns` must name parameters or layers of the module, got {pattern!r}, "
+            f"which matches none.{hint} The parameters are {join_names(names, 20)}.",
+            where,
         )
     if not matched & free.keys():
         raise ParameterError(
-            f"{where}: `learns` must name parameters that require grad, got {pattern!r}, which "
-            f"matches frozen {join_names(sorted(matched))}. Call requires_grad_(True) on it, or "
-            f"choose among {join_names(list(free), 20)}."
+            f"`learns` must name parameters that require grad, got {pattern!r}, which "
+            f"matches frozen {join_names(sorted(matched))}. Call requires_grad_(True) "
+            f"on it, or choose among {join_names(list(free), 20)}.",
+            where,
         )
     return matched & free.keys()
 
@@ -220,25 +227,29 @@ def _refuse_unready(module: torch.nn.Module, named: Mapping[str, Tensor], where:
     for name, each in {**named, **buffers}.items():
         if torch.nn.parameter.is_lazy(each):
             raise ParameterError(
-                f"{where}: `module` must have initialised parameters, but {name!r} is lazy. "
-                "Call the module with a few rows first."
+                f"`module` must have initialised parameters, but {name!r} is lazy. Call "
+                "the module with a few rows first.",
+                where,
             )
         if each.is_inference():
             raise ParameterError(
-                f"{where}: `module` must be created outside of torch.inference_mode(), whose "
-                f"tensors cannot be trained, but {name!r} was not. Create the module, or copy it "
-                "by copy.deepcopy, outside of inference mode."
+                "`module` must be created outside of torch.inference_mode(), whose "
+                f"tensors cannot be trained, but {name!r} was not. Create the module, "
+                "or copy it by copy.deepcopy, outside of inference mode.",
+                where,
             )
     places = {str(each.device): name for name, each in {**buffers, **named}.items()}
     if len(places) > 1:
         found = ", ".join(f"{name!r} on {place}" for place, name in sorted(places.items()))
         raise ParameterError(
-            f"{where}: `module` must be on one device, got {found}. Move it with module.to(device)."
+            f"`module` must be on one device, got {found}. Move it with module.to(device).",
+            where,
         )
     if "meta" in places:
         raise ParameterError(
-            f"{where}: `module` must have values, but it is on the device 'meta', where "
-            "tensors have none. Use module.to_empty(device='cpu') and load weights."
+            "`module` must have values, but it is on the device 'meta', where tensors "
+            "have none. Use module.to_empty(device='cpu') and load weights.",
+            where,
         )
 
 
@@ -247,13 +258,16 @@ def _refuse_mixed(chosen: Selection, where: str) -> None:
     listing = ", ".join(f"{name!r} of {dtype}" for dtype, name in dtypes.items())
     if len(dtypes) > 1:
         raise TypeMismatchError(
-            f"{where}: the parameters that learn must have one dtype, got {listing}. Convert "
-            "the module, as with module.float(), or select some with `learns`."
+            f"the parameters that learn must have one dtype, got {listing}. Convert the "
+            "module, as with module.float(), or select some with `learns`.",
+            where,
         )
     if not all(dtype.is_floating_point for dtype in dtypes):
         raise TypeMismatchError(
-            f"{where}: the parameters that learn must be real, got {listing}. Store real and "
-            "imaginary part as a real parameter, and join them with torch.view_as_complex."
+            f"the parameters that learn must be real, got {listing}. Store real and "
+            "imaginary part as a real parameter, and join them with "
+            "torch.view_as_complex.",
+            where,
         )
     seen: dict[tuple[int, tuple[int, ...]], str] = {}
     for name, each in zip(chosen.names, chosen.parameters, strict=True):
@@ -262,8 +276,10 @@ def _refuse_mixed(chosen: Selection, where: str) -> None:
         twin = seen.setdefault((each.data_ptr(), tuple(each.shape)), name)
         if twin != name:
             raise ParameterError(
-                f"{where}: each parameter must have its own memory, but {name!r} and {twin!r} "
-                "share memory. Tie weights by using one torch.nn.Parameter in both places."
+                f"each parameter must have its own memory, but {name!r} and {twin!r} "
+                "share memory. Tie weights by using one torch.nn.Parameter in both "
+                "places.",
+                where,
             )
 
 
@@ -290,13 +306,15 @@ def split_vector(
         w = torch.from_numpy(np.array(w, dtype=np.float64)).to(device)
     if w.shape != (selection.p,):
         raise ShapeError(
-            f"{where}: `{name}` must have shape ({selection.p},), one number for each weight that "
-            f"learns, got {tuple(w.shape)}. Flatten it in the order of `names`."
+            f"`{name}` must have shape ({selection.p},), one number for each weight "
+            f"that learns, got {tuple(w.shape)}. Flatten it in the order of `names`.",
+            where,
         )
     if not w.is_floating_point() or w.device != device:
         raise TypeMismatchError(
-            f"{where}: `{name}` must contain real numbers on {device}, got {w.dtype} on "
-            f"{w.device}. Convert it with .to(device, dtype)."
+            f"`{name}` must contain real numbers on {device}, got {w.dtype} on "
+            f"{w.device}. Convert it with .to(device, dtype).",
+            where,
         )
     cut = zip(w.detach().split(selection.sizes), selection.shapes, strict=True)
     return [piece.reshape(shape) for piece, shape in cut]
@@ -324,8 +342,9 @@ def jacobian_buffer(
     """
     if expected and height != expected:
         raise ShapeError(
-            f"{where}: the module must return as many outputs per row as when first learned, got "
-            f"{height} instead of {expected}. {SHAPED}"
+            "the module must return as many outputs per row as when first learned, got "
+            f"{height} instead of {expected}. {SHAPED}",
+            where,
         )
     first = selection.parameters[0]
     if out is None:
@@ -334,9 +353,10 @@ def jacobian_buffer(
     alike = out.dtype == first.dtype and out.device == first.device
     if not (fits and alike and out.is_contiguous()) or out.requires_grad:
         raise ShapeError(
-            f"{where}: `out` must be contiguous memory of {first.dtype} on {first.device} for "
+            f"`out` must be contiguous memory of {first.dtype} on {first.device} for "
             f"{height} rows of {selection.p}, got {out.dtype} on {out.device} of shape "
-            f"{tuple(out.shape)}. Omit it to allocate J."
+            f"{tuple(out.shape)}. Omit it to allocate J.",
+            where,
         )
     return out[:height]
 

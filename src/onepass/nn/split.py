@@ -58,8 +58,10 @@ class ProcessSplit:
         self.group = getattr(network, "group", group)
         if self.sharded != (group is None) or not isinstance(self.group, ProcessGroup):
             raise ParameterError(
-                f"{where}: `group` must be a process group that contains this process, and None "
-                f"for a module of fully_shard, got {group!r}. Pass torch.distributed.group.WORLD."
+                "`group` must be a process group that contains this process, and None "
+                f"for a module of fully_shard, got {group!r}. Pass "
+                "torch.distributed.group.WORLD.",
+                where,
             )
         self.p, self._where = network.p, where
         self.rank, size = distributed.get_rank(self.group), distributed.get_world_size(self.group)
@@ -85,9 +87,10 @@ class ProcessSplit:
         found = self.gathered([fingerprint(each) for each in arrays])
         if any(each != found[0] for each in found):
             raise ParameterError(
-                f"{self._where}: all processes must begin with the same weights, and learn the "
-                "same rows, got different ones. Call torch.manual_seed before the module is "
-                "created, and pass all rows to each process."
+                "all processes must begin with the same weights, and learn the same "
+                "rows, got different ones. Call torch.manual_seed before the module is "
+                "created, and pass all rows to each process.",
+                self._where,
             )
 
     def part(self, array: Tensor) -> Tensor:
@@ -183,10 +186,11 @@ class ShardedNetwork(Network):
         placed = next(iter(found))
         if len(found) > 1 or placed is None or placed[1] != (Shard(0),) or self.dtype.itemsize < 4:
             raise ParameterError(
-                f"{where}: the parameters that learn must be float32 or float64, and all be split "
-                "along their first axis over one group of processes, got "
-                f"{sorted(map(str, found))} of {self.dtype}. Apply fully_shard to the whole module "
-                "and to its layers, over a mesh of one dimension."
+                "the parameters that learn must be float32 or float64, and all be "
+                "split along their first axis over one group of processes, got "
+                f"{sorted(map(str, found))} of {self.dtype}. Apply fully_shard to the "
+                "whole module and to its layers, over a mesh of one dimension.",
+                where,
             )
         self.group = placed[0].get_group()
 

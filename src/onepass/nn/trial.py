@@ -56,9 +56,10 @@ def prepare_rows(network: Network, x: RowsLike, where: str) -> Batch:
     except Exception as error:
         if raised_by_module(error):
             raise ModuleError(
-                f"{where}: the module must evaluate each row, but on the first rows its forward "
-                f"raised {_describe(error)}. Nothing was learned: drop the failing row and pass "
-                "the other rows again, or fix the module."
+                "the module must evaluate each row, but on the first rows its forward "
+                f"raised {_describe(error)}. Nothing was learned: drop the failing row "
+                "and pass the other rows again, or fix the module.",
+                where,
             ) from error
         raise
 
@@ -123,8 +124,9 @@ def _add_row_number(call: Call, error: Exception, i: int, learned: int) -> None:
     if not i:
         return
     message = f"The error was raised at row {i}. {_progress(call, learned)}"
-    if isinstance(error, OnepassError) and error.args:
-        error.args = (f"{error.args[0]} {message}", *error.args[1:])
+    if isinstance(error, OnepassError):
+        last = "remedy" if error.remedy else "text"
+        setattr(error, last, f"{getattr(error, last)} {message}")
     else:
         error.add_note(f"{call.where}: {message}")
 
@@ -160,8 +162,9 @@ def _raise_module_error(call: Call, error: Exception, i: int, learned: int, n: i
     place = f"row {i}" if n == 1 else f"one of the rows {i} to {i + n - 1}"
     done = _progress(call, learned)
     raise ModuleError(
-        f"{call.where}: the module must evaluate each row, but in {place} its forward raised "
-        f"{_describe(error)}. {done}"
+        f"the module must evaluate each row, but in {place} its forward raised "
+        f"{_describe(error)}. {done}",
+        call.where,
     ) from error
 
 

@@ -64,8 +64,10 @@ def _ray(function: Call, items: Sequence[Any], workers: int | None) -> Generator
                 yield running.pop(done)
         except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError) as error:
             raise ProcessError(
-                f"{_WHERE}: the process of shard {running[done]} must not end early, got: {error}. "
-                "Check whether memory is short. The shards learned so far remain in `workdir`."
+                f"the process of shard {running[done]} must not end early, got: "
+                f"{error}. Check whether memory is short. The shards learned so far "
+                "remain in `workdir`.",
+                _WHERE,
             ) from error
         finally:
             for one in running:
@@ -89,8 +91,9 @@ def _dask(function: Call, items: Sequence[Any], workers: int | None) -> Generato
                 yield futures[future]
         except distributed.KilledWorker as error:
             raise ProcessError(
-                f"{_WHERE}: the workers of Dask must not end early, got: {error}. Check whether "
-                "memory is short. The shards learned so far remain in `workdir`."
+                f"the workers of Dask must not end early, got: {error}. Check whether "
+                "memory is short. The shards learned so far remain in `workdir`.",
+                _WHERE,
             ) from error
         finally:
             client.cancel(list(futures))
@@ -106,8 +109,9 @@ def _spark(function: Call, items: Sequence[Any], workers: int | None) -> Generat
                 session = sql.SparkSession.builder.master(f"local[{workers or '*'}]").getOrCreate()
             except RuntimeError as error:
                 raise ProcessError(
-                    f'{_WHERE}: engine="spark" must be able to start Java, got: {error} Install '
-                    "the version of Java that your PySpark needs, or set JAVA_HOME."
+                    f'engine="spark" must be able to start Java, got: {error} Install '
+                    "the version of Java that your PySpark needs, or set JAVA_HOME.",
+                    _WHERE,
                 ) from error
             session.sparkContext.pythonExec = sys.executable
             stack.callback(session.stop)

@@ -102,8 +102,9 @@ def summary(model: Any) -> bytes:
     for part in parts:
         if reason := getattr(part, "_stored_rows", _OTHER):
             raise MergeError(
-                f"federated.summary: the state of a site must consist of sums over rows, got "
-                f"{type(part).__name__}, {reason}."
+                "the state of a site must consist of sums over rows, got "
+                f"{type(part).__name__}, {reason}.",
+                "federated.summary",
             )
         if hasattr(part, "_remove_rows"):
             part._remove_rows()  # noqa: SLF001
@@ -144,24 +145,27 @@ def combine(summaries: Iterable[bytes], **replacements: object) -> Any:
         where = f"federated.combine: summary {i}"
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeMismatchError(
-                f"{where}: must be the bytes of one site, got {type(data).__name__}. Pass a list "
-                "of what `summary` returned at each site."
+                f"must be the bytes of one site, got {type(data).__name__}. Pass a list "
+                "of what `summary` returned at each site.",
+                where,
             )
         data = bytes(data)  # noqa: PLW2901
         if (first := seen.setdefault(data, i)) != i:
             raise ParameterError(
-                f"{where}: each site must occur once, got the bytes of summary {first} again. "
-                "Pass one summary for each site."
+                f"each site must occur once, got the bytes of summary {first} again. "
+                "Pass one summary for each site.",
+                where,
             )
         part = models.from_contents(archive.loads(data, where), where, replacements)
         try:
             model = part if model is None else model.merge(part, concurrent=True)
         except MergeError as error:
-            raise MergeError(f"{where}: {error}") from error
+            raise MergeError(str(error), where) from error
     if model is None:
         raise ParameterError(
-            "federated.combine: `summaries` must contain at least one, got none. Pass the bytes "
-            "that `summary` returned at each site."
+            "`summaries` must contain at least one, got none. Pass the bytes that "
+            "`summary` returned at each site.",
+            "federated.combine",
         )
     return model
 
@@ -235,17 +239,19 @@ def private(
     classifier = sums and is_classifier(model)
     if not (sums and model.forgetting == 1.0 and getattr(model, "classes", ()) is not None):
         raise ParameterError(
-            f"{where}: `model` must be an RLSRegressor, or an RLSClassifier with `classes`, "
+            "`model` must be an RLSRegressor, or an RLSClassifier with `classes`, "
             f"without forgetting or prior, got {model!r}. Transform the rows before, by "
-            "functions that do not depend on them."
+            "functions that do not depend on them.",
+            where,
         )
     epsilon = validation.in_range(epsilon, "epsilon", where, above=0.0)
     delta = validation.in_range(delta, "delta", where, above=0.0, high=0.5)
     row_norm = validation.in_range(row_norm, "row_norm", where, above=0.0)
     if classifier and target_norm is not None:
         raise ParameterError(
-            f"{where}: `target_norm` must be omitted for a classifier, whose targets have length "
-            f"1, got {target_norm!r}. Omit it."
+            "`target_norm` must be omitted for a classifier, whose targets have length "
+            f"1, got {target_norm!r}. Omit it.",
+            where,
         )
     reach = 1.0
     if not classifier:
@@ -257,8 +263,9 @@ def private(
     for block in blocks:
         if not (isinstance(block, (tuple, list)) and len(block) == 2):
             raise TypeMismatchError(
-                f"{where}: each block must be a pair (X, y), got {type(block).__name__}. Pass "
-                "[(X, y)], or ((rows.X, rows.y) for rows in stream)."
+                f"each block must be a pair (X, y), got {type(block).__name__}. Pass "
+                "[(X, y)], or ((rows.X, rows.y) for rows in stream).",
+                where,
             )
         X, y = block
         rows, columns = validation.matrix(X, where, **fresh._shape())  # noqa: SLF001
@@ -266,15 +273,19 @@ def private(
         targets, _ = fresh._receive_targets(y, len(rows), None, where)  # noqa: SLF001
         if classifier and len(fresh.classes_) > len(names):
             raise LabelError(
-                f"{where}: `y` must contain only the labels in `classes`, got others. Pass all "
-                "labels that can occur, at every site the same."
+                "`y` must contain only the labels in `classes`, got others. Pass all "
+                "labels that can occur, at every site the same.",
+                where,
             )
         U = np.hstack((np.ones((len(rows), 1)), _clipped(rows, row_norm)))
         Y = _clipped(targets, reach)
         gram, cross = gram + U.T @ U, cross + U.T @ Y
         squares = squares + np.einsum("ij,ij->j", Y, Y)
     if not hasattr(fresh, "rows_seen_"):
-        raise ParameterError(f"{where}: `blocks` must contain at least one row, got none.")
+        raise ParameterError(
+            "`blocks` must contain at least one row, got none.",
+            where,
+        )
     with np.errstate(divide="ignore"):  # of logarithms of tails
         sigma = _SENSITIVITY * accounting.get_sigma_gaussian(epsilon, delta)
     rng = np.random.default_rng(seed)
@@ -311,8 +322,9 @@ def _rows_of(
     length, k = float(np.linalg.norm(U[:, 0])), len(U)
     if gram[0, 0] <= 0.0 or length == 0.0:
         raise NumericalError(
-            f"{where}: the number of rows must exceed its noise, got {gram[0, 0]:.3g} as their "
-            "sum. Use more rows or a larger epsilon."
+            f"the number of rows must exceed its noise, got {gram[0, 0]:.3g} as their "
+            "sum. Use more rows or a larger epsilon.",
+            where,
         )
     turn = U[:, 0] / length - 1.0 / math.sqrt(k)  # reflect the column of ones to equal entries
     turn /= np.linalg.norm(turn) or 1.0

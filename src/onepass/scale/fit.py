@@ -231,9 +231,10 @@ class _Run:
         """Add the summary of a shard, and merge the models of complete neighbours."""
         if summary is None:
             raise SourceError(
-                f"{_WHERE}: the summary of shard {shard} must be in `workdir` after it was "
-                f"learned, got none in {self._task.folder} for the present file. Use a folder that "
-                "all workers share, and do not change shards meanwhile."
+                f"the summary of shard {shard} must be in `workdir` after it was "
+                f"learned, got none in {self._task.folder} for the present file. Use a "
+                "folder that all workers share, and do not change shards meanwhile.",
+                _WHERE,
             )
         if summary.error:
             if not self._skip:
@@ -267,8 +268,9 @@ class _Run:
         except MergeError as error:
             left, right = (self._shards[(j) << level] for j in (i & ~1, i | 1))
             raise MergeError(
-                f"{_WHERE}: the models of {2**level} shard(s) from {left} and of the next from "
-                f"{right} must be mergeable, got: {error}"
+                f"the models of {2**level} shard(s) from {left} and of the next from "
+                f"{right} must be mergeable, got: {error}",
+                _WHERE,
             ) from error
 
     def report(self, merging: str, *, reused: int) -> FitReport:
@@ -277,8 +279,9 @@ class _Run:
         skipped = {str(self._shards[i]): error for i, error in sorted(self._skipped.items())}
         if model is None:
             raise SourceError(
-                f"{_WHERE}: at least one shard must have rows that can be learned, got none of "
-                f"{len(self._shards)}{''.join(f'; {n}: {e}' for n, e in [*skipped.items()][:1])}."
+                "at least one shard must have rows that can be learned, got none of "
+                f"{len(self._shards)}{''.join(f'; {n}: {e}' for n, e in [*skipped.items()][:1])}.",
+                _WHERE,
             )
         if skipped:
             warnings.warn(
@@ -295,9 +298,10 @@ class _Run:
 def _bad_shard(shard: Shard, error: object) -> SourceError:
     """Return the error for a shard that cannot be learned."""
     return SourceError(
-        f"{_WHERE}: shard {shard} (number {shard.index + 1}) must be a complete file that the "
+        f"shard {shard} (number {shard.index + 1}) must be a complete file that the "
         f"model can learn, got: {error} Fix it and fit again, or leave it out with "
-        "on_bad_shard='skip' (--on-bad-shard skip)."
+        "on_bad_shard='skip' (--on-bad-shard skip).",
+        _WHERE,
     )
 
 
@@ -317,41 +321,51 @@ def _check(
     }  # fmt: skip
     for name, (value, valid, expected) in ranges.items():
         if not valid:
-            raise ParameterError(f"{_WHERE}: `{name}` must be {expected}, got {value!r}.")
+            raise ParameterError(
+                f"`{name}` must be {expected}, got {value!r}.",
+                _WHERE,
+            )
     if extra := {"start", "leave_unterminated"} & set(options):
         raise ParameterError(
-            f"{_WHERE}: {min(extra)!r} must be omitted, as shards are learned as a whole, "
-            "got a value. Omit it."
+            f"{min(extra)!r} must be omitted, as shards are learned as a whole, got a "
+            "value. Omit it.",
+            _WHERE,
         )
     fits = hasattr(model, "merge") and hasattr(model, "partial_fit")
     if isinstance(model, type) or not fits:
         raise TypeMismatchError(
-            f"{_WHERE}: `model` must be a learner of onepass or a Pipeline, which can be merged, "
-            f"got {model!r}. Choose one of those, such as op.RLSRegressor()."
+            "`model` must be a learner of onepass or a Pipeline, which can be merged, "
+            f"got {model!r}. Choose one of those, such as op.RLSRegressor().",
+            _WHERE,
         )
     if get_tags(model).merging == "refused":
         reason = "got one whose tag `merging` is 'refused'. Leave out the steps that prevent it."
         try:
             clone(model).merge(clone(model))
         except MergeError as refused:
-            reason = str(refused).partition(": ")[2]
-        raise MergeError(f"{_WHERE}: the models of shards must be mergeable: {reason}")
+            reason = str(refused.at(where=""))
+        raise MergeError(
+            f"the models of shards must be mergeable: {reason}",
+            _WHERE,
+        )
 
 
 def _shards(source: Any, options: dict[str, Any]) -> list[Shard]:
     """Return the files to learn, with absolute paths, since workers may have other folders."""
     if not isinstance(source, (str, os.PathLike, list, tuple)):
         raise TypeMismatchError(
-            f"{_WHERE}: `shards` must be a path, an address, a pattern, a folder or files, "
-            f"got {type(source).__name__}. Rows in memory are learned by partial_fit."
+            "`shards` must be a path, an address, a pattern, a folder or files, got "
+            f"{type(source).__name__}. Rows in memory are learned by partial_fit.",
+            _WHERE,
         )
     found, _ = find_files(source, ReadOptions(format=options.get("format")))
     shards = []
     for i, (file, partitions) in enumerate(found):
         if file.local and not file.is_file():
             raise SourceError(
-                f"{_WHERE}: shards must be regular files, which can be read again, got {file}. "
-                "Write its rows to files first."
+                f"shards must be regular files, which can be read again, got {file}. "
+                "Write its rows to files first.",
+                _WHERE,
             )
         absolute = File(os.path.abspath(file.path)) if file.local else file  # noqa: PTH100
         shards.append(Shard(i, FoundFile(absolute, partitions)))
@@ -410,5 +424,6 @@ def _first(
             if not skip:
                 raise error from unreadable
     raise error or SourceError(
-        f"{_WHERE}: at least one shard must have rows, got none of {len(shards)}. Check the files."
+        f"at least one shard must have rows, got none of {len(shards)}. Check the files.",
+        _WHERE,
     )

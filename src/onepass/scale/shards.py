@@ -140,9 +140,10 @@ class Task:
             return None
         if tree["task"] != self.digest:
             raise ParameterError(
-                f"{_WHERE}: `workdir` must be empty or contain summaries of the same model, target "
-                f"and options, got {path} of others. Use another folder, or pass restart=True "
-                "(--restart) to discard them."
+                "`workdir` must be empty or contain summaries of the same model, "
+                f"target and options, got {path} of others. Use another folder, or pass "
+                "restart=True (--restart) to discard them.",
+                _WHERE,
             )
         if error := tree["error"]:
             return Summary(None, 0, 0, error)

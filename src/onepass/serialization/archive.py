@@ -134,8 +134,9 @@ def join(encoded: object, arrays: Mapping[str, Array], where: str) -> Any:
 def damaged(where: str, problem: str) -> CheckpointError:
     """Create the error for a damaged file."""
     return CheckpointError(
-        f"{where}: must be an intact file of onepass, got a damaged one: {problem}. "
-        "Load another copy, or save the file again."
+        f"must be an intact file of onepass, got a damaged one: {problem}. Load "
+        "another copy, or save the file again.",
+        where,
     )
 
 
@@ -210,9 +211,10 @@ class _Splitter:
     def error(self, path: tuple[str, ...], given: str) -> CheckpointError:
         place = f"`{'.'.join(path)}`" if path else "the saved object"
         return CheckpointError(
-            f"{self.where}: {place} must be None, a boolean, a number, text, an array of "
-            "numbers, text or dates, or a list, tuple or dict (with text keys) of these, "
-            f"got {given}. Convert or remove it."
+            f"{place} must be None, a boolean, a number, text, an array of numbers, "
+            "text or dates, or a list, tuple or dict (with text keys) of these, got "
+            f"{given}. Convert or remove it.",
+            self.where,
         )
 
 
@@ -460,9 +462,10 @@ def digest_offset(start: bytes | bytearray, where: str) -> int:
     size = int.from_bytes(start[:8], "little")
     if size > _LARGEST_HEADER:
         raise CheckpointError(
-            f"{where}: all text and scalars together must take at most "
-            f"{_LARGEST_HEADER:,} bytes, got {size:,}. Limit the number of categories, or "
-            "store numbers in arrays."
+            f"all text and scalars together must take at most {_LARGEST_HEADER:,} "
+            f"bytes, got {size:,}. Limit the number of categories, or store numbers in "
+            "arrays.",
+            where,
         )
     return start.index(_DIGEST_KEY) + len(_DIGEST_KEY)
 
@@ -486,8 +489,9 @@ def header_size(start: bytes, total: int, where: str) -> int:
     """
     if start[:8] == _SQLITE:
         raise CheckpointError(
-            f"{where}: must be a model file, got a database, perhaps of a durable learner. "
-            "Open it with op.durable, or serve its folder with `onepass serve`."
+            "must be a model file, got a database, perhaps of a durable learner. Open "
+            "it with op.durable, or serve its folder with `onepass serve`.",
+            where,
         )
     size = int.from_bytes(start[:8], "little")
     if not 2 <= size <= min(total - 8, _LARGEST_HEADER):
@@ -512,16 +516,17 @@ def _record(header: bytes, where: str) -> dict[str, Any]:
     inner = outer.get("__metadata__") if type(outer) is dict else None
     if type(inner) is not dict or type(inner.get("onepass")) is not str:
         raise CheckpointError(
-            f"{where}: must be a file of onepass, got a safetensors file without its "
-            "metadata. Load it with the program that wrote it."
+            "must be a file of onepass, got a safetensors file without its metadata. "
+            "Load it with the program that wrote it.",
+            where,
         )
     record = _json(inner["onepass"], where)
     if type(record) is not dict or type(record.get("format")) is not int:
         raise damaged(where, "its format version is missing")
     if record["format"] > FORMAT:
         raise CheckpointError(
-            f"{where}: must have format version {FORMAT} or lower, got {record['format']}. "
-            "Upgrade onepass."
+            f"must have format version {FORMAT} or lower, got {record['format']}. Upgrade onepass.",
+            where,
         )
     fields = {name: type(value) for name, value in record.items() if name != "tree"}
     if fields != _FIELDS or "tree" not in record or record["format"] < 1:
@@ -603,8 +608,9 @@ def write(path: str | os.PathLike[str], tree: object, *, kind: str = "tree") -> 
             _write_digest(temporary, where)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
-            f"{where}: must be a file that can be written, got: {error}. An existing file is "
-            "unchanged. Check the path, its permissions and the free disk space."
+            f"must be a file that can be written, got: {error}. An existing file is "
+            "unchanged. Check the path, its permissions and the free disk space.",
+            where,
         ) from error
 
 
@@ -631,7 +637,8 @@ def read(path: str | os.PathLike[str], *, kind: str | None = None) -> Any:
     found = contents(path)
     if kind is not None and found.kind != kind:
         raise CheckpointError(
-            f"{os.fspath(path)}: must contain a {kind}, got a {found.kind}. Choose another file."
+            f"must contain a {kind}, got a {found.kind}. Choose another file.",
+            os.fspath(path),
         )
     return found.tree
 
@@ -649,7 +656,8 @@ def contents(path: str | os.PathLike[str]) -> Contents:
         data = _bytes(Path(path), where)
     except OSError as error:
         raise CheckpointError(
-            f"{where}: must be a file that can be read, got: {error.strerror}. Check the path."
+            f"must be a file that can be read, got: {error.strerror}. Check the path.",
+            where,
         ) from error
     return loads(data, where)
 
@@ -669,8 +677,9 @@ def _bytes(path: Path, where: str) -> bytes:
     """Check type, size and first bytes of a file, then read it."""
     if not stat.S_ISREG(path.stat().st_mode):  # before opening, because opening a pipe blocks
         raise CheckpointError(
-            f"{where}: must be a file, got a directory or a device. Pass the path of a file that "
-            "onepass wrote."
+            "must be a file, got a directory or a device. Pass the path of a file that "
+            "onepass wrote.",
+            where,
         )
     with path.open("rb") as file:
         total = os.fstat(file.fileno()).st_size

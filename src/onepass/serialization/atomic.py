@@ -111,8 +111,10 @@ def write_errors(path: str | os.PathLike[str], where: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise SourceError(
-            f"{where}: {os.fspath(path)} must be a file that can be written, got: "
-            f"{error.strerror or error}. Check the folder, its permissions and the free disk space."
+            f"{os.fspath(path)} must be a file that can be written, got: "
+            f"{error.strerror or error}. Check the folder, its permissions and the free "
+            "disk space.",
+            where,
         ) from error
 
 

@@ -149,8 +149,9 @@ def register(role: Role, *classes: type) -> None:
             _REGISTRY[cls.__name__] = _entry(cls, role)
         elif found.cls is not cls:
             raise ParameterError(
-                f"{cls.__module__}: saved classes must have unique names, got "
-                f"{cls.__name__!r}, which {found.cls.__module__} also defines. Rename one of them."
+                f"saved classes must have unique names, got {cls.__name__!r}, which "
+                f"{found.cls.__module__} also defines. Rename one of them.",
+                cls.__module__,
             )
 
 
@@ -254,8 +255,9 @@ def from_state(
     thing = decoder.decode(state, None, (), finite=False)
     for name in () if spare else decoder.replacements.keys() - decoder.used:
         raise CheckpointError(
-            f"{where}: replacements must name arguments that were functions, got "
-            f"{name!r}, which was not a function. Omit it."
+            f"replacements must name arguments that were functions, got {name!r}, which "
+            "was not a function. Omit it.",
+            where,
         )
     return thing
 
@@ -291,12 +293,16 @@ class Encoder:
         try:
             attributes = learned(thing) if entry.is_estimator else {}
         except NotFittedError as error:  # of a frozen copy
-            raise CheckpointError(f"{self.where}: {error}") from error
+            raise CheckpointError(
+                error,
+                self.where,
+            ) from error
         for name, value in attributes.items():
             if name in state or not can_learn(entry.cls, name):
                 raise CheckpointError(
-                    f"{self.where}: learned attributes of {entry.cls.__name__} must have names "
-                    f"that the class does not define, got {name!r}. Rename it."
+                    f"learned attributes of {entry.cls.__name__} must have names that "
+                    f"the class does not define, got {name!r}. Rename it.",
+                    self.where,
                 )
             state[name] = self.encode(value, entry, (*path, name), finite=entry.finite)
         return state
@@ -305,8 +311,9 @@ class Encoder:
         """Encode any part of an object of the class ``owner``."""
         if len(path) > DEPTH:
             raise CheckpointError(
-                f"{self.where}: the saved object must have at most {DEPTH} levels, got more in "
-                f"`{'.'.join(path[:3])}`. Remove circular references."
+                f"the saved object must have at most {DEPTH} levels, got more in "
+                f"`{'.'.join(path[:3])}`. Remove circular references.",
+                self.where,
             )
         kind = type(value)
         if kind in self.entries and can_hold(owner, self.entries[kind]):
@@ -323,8 +330,9 @@ class Encoder:
             return {MARK: "dict", "items": items} if MARK in items else items
         if finite and _has_nan(value):
             raise CheckpointError(
-                f"{self.where}: `{'.'.join(path)}` must not contain NaN, got NaN. This is a bug "
-                "in the learner: please report it, and load the last file that was saved."
+                f"`{'.'.join(path)}` must not contain NaN, got NaN. This is a bug in "
+                "the learner: please report it, and load the last file that was saved.",
+                self.where,
             )
         return self.encode_value(value, owner, path, finite=finite)
 
@@ -337,7 +345,10 @@ class Encoder:
                 try:
                     state = encode(value)
                 except ValueError as error:
-                    raise CheckpointError(f"{self.where}: `{'.'.join(path)}` {error}") from error
+                    raise CheckpointError(
+                        f"`{'.'.join(path)}` {error}",
+                        self.where,
+                    ) from error
                 if type(state) is not dict:
                     return state
                 return {MARK: tag, **self.encode(state, owner, path, finite=finite)}
@@ -352,8 +363,9 @@ class Encoder:
         if type(thing).__module__.startswith("sklearn."):
             remedy = "Replace it by a transformer of op.features, or use joblib.dump."
         return CheckpointError(
-            f"{self.where}: {place} must be of a class that model files can contain here, got "
-            f"{type(thing).__name__}. {remedy}"
+            f"{place} must be of a class that model files can contain here, got "
+            f"{type(thing).__name__}. {remedy}",
+            self.where,
         )
 
 
@@ -395,7 +407,10 @@ class Decoder:
                 self.where, f"{_place(path)} has inconsistent attributes for {entry.cls.__name__}"
             )
         if unlike := getattr(thing, "_unlike", ""):
-            raise CheckpointError(f"{self.where}: {_place(path)}: {unlike}")
+            raise CheckpointError(
+                f"{_place(path)}: {unlike}",
+                self.where,
+            )
         return thing
 
     def constructed(self, parts: dict[str, Any], entry: Entry, path: _Path, *, finite: bool) -> Any:
@@ -456,9 +471,10 @@ class Decoder:
         if not (callable(function) or (what and function is not None)):
             given = "no replacement" if function is None else f"a {type(function).__name__}"
             raise CheckpointError(
-                f"{self.where}: `{place}` must be {what or 'a function'}, such as "
+                f"`{place}` must be {what or 'a function'}, such as "
                 f"{str(value.get('name'))[:80]}, which cannot be stored, got {given}. "
-                f"Pass it to load: op.load({self.where!r}, {path[-1]}=...)."
+                f"Pass it to load: op.load({self.where!r}, {path[-1]}=...).",
+                self.where,
             )
         self.used.add(key)
         return function

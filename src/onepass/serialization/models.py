@@ -151,12 +151,14 @@ def from_contents(file: archive.Contents, where: str, replacements: Mapping[str,
     """
     if file.kind == NETWORK:
         raise CheckpointError(
-            f"{where}: must contain a complete learner, got a learner of a network, whose module "
-            "cannot be stored. Use op.nn.load(path, module)."
+            "must contain a complete learner, got a learner of a network, whose module "
+            "cannot be stored. Use op.nn.load(path, module).",
+            where,
         )
     if file.kind != LEARNER:
         raise CheckpointError(
-            f"{where}: must contain a {LEARNER}, got a {file.kind}. Choose another file."
+            f"must contain a {LEARNER}, got a {file.kind}. Choose another file.",
+            where,
         )
     learner = from_state(file.tree, where, replacements)
     if not _is_model(learner):

@@ -126,9 +126,10 @@ def _decode_tensors(response: "httpx.Response") -> dict[str, Array]:
 def _foreign(response: "httpx.Response") -> ServiceError:
     """Return the error for a response that is not from the service."""
     return ServiceError(
-        f"{response.url}: the response must come from the service, got "
-        f"{response.content[:200]!r}. Check the URL, and proxies in front of the service.",
-        response.status_code,
+        f"the response must come from the service, got {response.content[:200]!r}. Check the URL, "
+        "and proxies in front of the service.",
+        str(response.url),
+        status=response.status_code,
     )
 
 
@@ -174,8 +175,9 @@ class _Connection:
             valid = False
         if not valid:
             raise ParameterError(
-                f"{name}: `url` must be a URL such as http://127.0.0.1:8080, got {url!r}. Pass "
-                "scheme, host and port."
+                f"`url` must be a URL such as http://127.0.0.1:8080, got {url!r}. Pass "
+                "scheme, host and port.",
+                name,
             )
         headers = {}
         if token is not None:
@@ -200,9 +202,10 @@ class _Connection:
         """Learn the rows of one request: X, y, and optionally sample_weight and time."""
         if not isinstance(row, (tuple, list)) or not 2 <= len(row) <= 4:
             raise TypeMismatchError(
-                f"{where}: `rows` must yield, for each request, a tuple of X and y, and optionally "
-                f"sample_weight and time, got {type(row).__name__}. Yield tuples such as "
-                "([[0.5]], [1.0])."
+                "`rows` must yield, for each request, a tuple of X and y, and "
+                f"optionally sample_weight and time, got {type(row).__name__}. Yield "
+                "tuples such as ([[0.5]], [1.0]).",
+                where,
             )
         X, y, weight, times = (*row, None, None)[:4]
         check_labelled(y, where)
@@ -248,7 +251,7 @@ class _Connection:
             else:
                 if response.is_success:
                     return response
-                failure = ServiceError(_message(response), response.status_code)
+                failure = ServiceError(_message(response), status=response.status_code)
                 retry = response.status_code in (_RETRIED if repeatable else {_BUSY})
                 after = _seconds(response.headers.get("Retry-After", ""))
             wait, left = backoff * _RANDOM.uniform(0.5, 1.5), end - time.monotonic()
@@ -268,11 +271,13 @@ class _Connection:
         misused = isinstance(error, (httpx.LocalProtocolError, httpx.UnsupportedProtocol))
         refused_tls = unsent and "SSL" in str(error) and "EOF" not in str(error)
         failure = ServiceError(
-            f"{self.url}: the service must respond within {self._retry_timeout:g} seconds, got: "
-            f"{error!r}. Check that the service runs, and that the URL begins with its scheme, "
-            "http:// or https://; to trust its certificate, pass `context`, such as "
-            "ssl.create_default_context(cafile=FILE). The service may have processed the request; "
-            "rows to learn can be sent again with the same key.",
+            f"the service must respond within {self._retry_timeout:g} seconds, got: "
+            f"{error!r}. Check that the service runs, and that the URL begins with "
+            "its scheme, http:// or https://; to trust its certificate, pass "
+            "`context`, such as ssl.create_default_context(cafile=FILE). The "
+            "service may have processed the request; rows to learn can be sent "
+            "again with the same key.",
+            self.url,
             status=0,
         )
         failure.__cause__ = error
@@ -316,8 +321,9 @@ def _iterated(rows: Any, where: str) -> Iterator[Any]:
     """Return an iterator over the rows of ``learn_each``."""
     if not isinstance(rows, Iterable):
         raise TypeMismatchError(
-            f"{where}: `rows` must be an iterable of tuples, got {type(rows).__name__}. "
-            "Pass a list such as [([[0.5]], [1.0])]."
+            f"`rows` must be an iterable of tuples, got {type(rows).__name__}. Pass a "
+            "list such as [([[0.5]], [1.0])].",
+            where,
         )
     return iter(rows)
 
@@ -328,8 +334,10 @@ def _check_header(value: object, name: str, where: str) -> None:
     if not printable or not value or value != str(value).strip():
         received = "other text" if isinstance(value, str) else type(value).__name__
         raise ParameterError(
-            f"{where}: `{name}` must be text of printable ASCII without leading or trailing "
-            f"blanks, got {received}. Remove line ends and blanks, for example with str.strip."
+            f"`{name}` must be text of printable ASCII without leading or trailing "
+            f"blanks, got {received}. Remove line ends and blanks, for example with "
+            "str.strip.",
+            where,
         )
 
 
@@ -558,8 +566,10 @@ class AsyncClient(_Connection):
             content: dict[str, Any] = {"json": specification}
         elif settings:
             raise ParameterError(
-                f"{where}: `settings` must be passed with the name of a model, got them with "
-                f"{type(model).__name__}. Set the parameters of the {type(model).__name__}."
+                "`settings` must be passed with the name of a model, got them with "
+                f"{type(model).__name__}. Set the parameters of the "
+                f"{type(model).__name__}.",
+                where,
             )
         else:
             data = ManagedModel.of(model, where).to_bytes(where)

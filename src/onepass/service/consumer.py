@@ -123,9 +123,11 @@ class SourceConsumer:
                     waiting += [(middle, end), (first, middle)]
             if refused and not passed and not self.positions:
                 raise SourceError(
-                    f"{batch.part}: at least one of the first {len(refused):,} entries must be a "
-                    f"row that can be learned, but all are rejected: {refused[0][1]} Correct the "
-                    "address, or send a valid row; then the rejected rows are skipped."
+                    f"at least one of the first {len(refused):,} entries must be a row "
+                    f"that can be learned, but all are rejected: {refused[0][1]} "
+                    "Correct the address, or send a valid row; then the rejected rows "
+                    "are skipped.",
+                    batch.part,
                 )
             if not passed or batch.positions[passed - 1] != batch.position:
                 self._durable.commit_position(batch.part, batch.position)
@@ -165,8 +167,9 @@ def check_times(learner: object, source: Source) -> None:
     if bool(getattr(learner, "_uses_time", False)) != source.has_time:
         must = "not name" if source.has_time else "name"
         raise ParameterError(
-            f"{source.name}: the address must {must} the field of the time, as the learner "
-            f"is {learner!r:.200}. Set `time` only for a learner that forgets by time."
+            f"the address must {must} the field of the time, as the learner is "
+            f"{learner!r:.200}. Set `time` only for a learner that forgets by time.",
+            source.name,
         )
 
 
@@ -204,8 +207,9 @@ def source(url: str) -> Source:
     constructor = SCHEMES.get(scheme.lower()) if separator else None
     if constructor is None:
         raise ParameterError(
-            f"serve: --source: the address must begin with {':// or '.join(SCHEMES)}://, "
-            f"got {repr(scheme[:20]) if separator else 'an address without ://'}. Pass one such as "
-            "redis://localhost:6379/0?stream=NAME&target=FIELD."
+            f"--source: the address must begin with {':// or '.join(SCHEMES)}://, got "
+            f"{repr(scheme[:20]) if separator else 'an address without ://'}. Pass one "
+            "such as redis://localhost:6379/0?stream=NAME&target=FIELD.",
+            "serve",
         )
     return constructor(url)

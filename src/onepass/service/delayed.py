@@ -55,8 +55,10 @@ class LabelledRows:
         blocks = list(self.rows.values())
         if any(block.layout != blocks[0].layout for block in blocks):
             raise ParameterError(
-                f"{where}: `ids` must refer to rows with the same columns, got rows with different "
-                "columns. Nothing was learned. Send labels in one call per set of columns."
+                "`ids` must refer to rows with the same columns, got rows with "
+                "different columns. Nothing was learned. Send labels in one call per "
+                "set of columns.",
+                where,
             )
         keys = [(_KEY + name, self.digests[name]) for name in self.rows]
         return Request(joined(blocks), keys=keys, ids=list(self.rows))
@@ -102,8 +104,9 @@ def id_list(ids: Iterable[str], where: str) -> list[str]:
         names = []
     if not names or not all(isinstance(name, str) for name in names):
         raise ParameterError(
-            f"{where}: `ids` must be a list of at least one id of a pending row, got "
-            f"{ids!r:.100}. Pass a list of ids, and one label per id."
+            "`ids` must be a list of at least one id of a pending row, got "
+            f"{ids!r:.100}. Pass a list of ids, and one label per id.",
+            where,
         )
     return names
 
@@ -140,9 +143,10 @@ def match(
         stored = next(journal.results([_KEY + name]), None) if _ID.fullmatch(name) else None
         if digest != digests.setdefault(name, digest if stored is None else stored.digest):
             raise IdempotencyConflictError(
-                f"{where}: each id must have one label, got a second, different label for "
-                f"{name!r}. Nothing was learned. Send the first label, or leave out the id; a "
-                "learned label cannot be changed."
+                "each id must have one label, got a second, different label for "
+                f"{name!r}. Nothing was learned. Send the first label, or leave out the "
+                "id; a learned label cannot be changed.",
+                where,
             )
         if stored is not None:
             duplicates[name] = stored
@@ -155,8 +159,9 @@ def _row(journal: Journal, name: str, now: float, where: str) -> Block:
     row = next(journal.pending_rows(name), None) if _ID.fullmatch(name) else None
     if row is None or row.until < now:
         raise ParameterError(
-            f"{where}: `ids` must refer to rows that wait for their labels, got {name!r:.100}, "
-            "which is unknown or has expired. Nothing was learned. Leave out the id; to store "
-            "rows longer, predict them with more `seconds`."
+            f"`ids` must refer to rows that wait for their labels, got {name!r:.100}, "
+            "which is unknown or has expired. Nothing was learned. Leave out the id; "
+            "to store rows longer, predict them with more `seconds`.",
+            where,
         )
     return Block.from_bytes(row.body, str(journal.path))

@@ -225,8 +225,9 @@ class Durable:
         check_labelled(y, where)
         if (source is None) != (position is None):
             raise ParameterError(
-                f"{where}: `source` and `position` must be passed together, got {source!r} and "
-                f"{position!r}. Pass both, or neither."
+                f"`source` and `position` must be passed together, got {source!r} and "
+                f"{position!r}. Pass both, or neither.",
+                where,
             )
         if key is not None:
             check_text(key, "key", where)
@@ -461,10 +462,11 @@ class Durable:
             oldest, latest = self._writer.snapshots[0].sequence, self._journal.sequence
             if not oldest <= to <= latest:
                 raise ParameterError(
-                    f"{where}: `to` must be a stored version, from {oldest:,} to the current one, "
-                    f"{latest:,}, got {to:,}. Choose a version in this range; `versions`, and "
-                    "/state of a service, list the snapshots, and `snapshots` sets how many are "
-                    "stored."
+                    f"`to` must be a stored version, from {oldest:,} to the current "
+                    f"one, {latest:,}, got {to:,}. Choose a version in this range; "
+                    "`versions`, and /state of a service, list the snapshots, and "
+                    "`snapshots` sets how many are stored.",
+                    where,
                 )
             return self._writer.rollback(to)
 
@@ -685,8 +687,10 @@ def durable(
             writer.begin(managed)
         else:
             raise StoreError(  # noqa: TRY301  the file must be closed
-                f"{where}: {os.fspath(path)} must exist, or `model` must be passed to create "
-                "it, got neither. Pass a learner, such as op.RLSRegressor(), or correct the path."
+                f"{os.fspath(path)} must exist, or `model` must be passed to create it, "
+                "got neither. Pass a learner, such as op.RLSRegressor(), or correct "
+                "the path.",
+                where,
             )
         return Durable(writer)
     except BaseException:
@@ -698,7 +702,7 @@ def _file_path(path: str | os.PathLike[str], where: str) -> str:
     name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
     if not isinstance(name, str) or not name or "\0" in name:
         raise ParameterError(
-            f"{where}: `path` must be the path of a file, got {path!r:.100}. Pass a path such as "
-            "'flow.db'."
+            f"`path` must be the path of a file, got {path!r:.100}. Pass a path such as 'flow.db'.",
+            where,
         )
     return name

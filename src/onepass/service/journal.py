@@ -249,8 +249,10 @@ class Journal:
         self.full: StoreError | None = None
         if sqlite3.sqlite_version_info < _MIN_SQLITE:
             raise StoreError(
-                f"{where}: SQLite must be at least {'.'.join(map(str, _MIN_SQLITE))}, got "
-                f"{sqlite3.sqlite_version}. Install a newer Python, which contains SQLite."
+                f"SQLite must be at least {'.'.join(map(str, _MIN_SQLITE))}, got "
+                f"{sqlite3.sqlite_version}. Install a newer Python, which contains "
+                "SQLite.",
+                where,
             )
         try:
             if read_only:
@@ -282,8 +284,9 @@ class Journal:
             raise self._error(error, "created") from error
         except OSError as error:
             raise StoreError(
-                f"{self.where}: {self.path} could not be created: {error.strerror or error}. "
-                f"{_ADVICE['created']}"
+                f"{self.path} could not be created: {error.strerror or error}. "
+                f"{_ADVICE['created']}",
+                self.where,
             ) from error
         self.reached("in place")
         self._open()
@@ -323,13 +326,14 @@ class Journal:
             return False
         except OSError as error:
             raise StoreError(
-                f"{self.where}: {self.path} could not be opened: {error.strerror}. "
-                f"{_ADVICE['opened']}"
+                f"{self.path} could not be opened: {error.strerror}. {_ADVICE['opened']}",
+                self.where,
             ) from error
         if not stat.S_ISREG(status.st_mode):
             raise StoreError(
-                f"{self.where}: {self.path} must be a regular file or not exist yet, got a folder "
-                "or a device. Choose another path."
+                f"{self.path} must be a regular file or not exist yet, got a folder or "
+                "a device. Choose another path.",
+                self.where,
             )
         if not status.st_size:
             raise self.damaged("it is empty", ", or remove it to create a new learner")
@@ -346,8 +350,9 @@ class Journal:
     def _open_read_only(self) -> None:
         if not self.path.is_file():
             raise StoreError(
-                f"{self.where}: {self.path} must be an existing file, but there is no file at this "
-                "path. Check the path."
+                f"{self.path} must be an existing file, but there is no file at this "
+                "path. Check the path.",
+                self.where,
             )
         log = Path(f"{os.path.realpath(self.path)}-wal").exists()
         options = "mode=ro" if log else "mode=ro&immutable=1"
@@ -369,9 +374,15 @@ class Journal:
         """
         if self.broken is None:
             if self._file.changed():
-                self.broken = StoreError(f"{self.where}: {self.path} {_MOVED}")
+                self.broken = StoreError(
+                    f"{self.path} {_MOVED}",
+                    self.where,
+                )
             elif log and self._log.changed():
-                self.broken = StoreError(f"{self.where}: {self.path}-wal {_LOG_MOVED}")
+                self.broken = StoreError(
+                    f"{self.path}-wal {_LOG_MOVED}",
+                    self.where,
+                )
         self.check_sound()
 
     def check_in_place(self) -> None:
@@ -382,7 +393,10 @@ class Journal:
         StoreError
         """
         if self._file.changed():
-            raise StoreError(f"{self.where}: {self.path} {_MOVED}")
+            raise StoreError(
+                f"{self.path} {_MOVED}",
+                self.where,
+            )
 
     def check_sound(self) -> None:
         """Check that no write has failed with unknown outcome.
@@ -737,8 +751,8 @@ class Journal:
             Damage, and an alternative to restoring a backup, for the message.
         """
         return CorruptStoreError(
-            f"{self.where}: {self.path} is not as it was written: {why}. Restore it from a "
-            f"backup{otherwise}."
+            f"{self.path} is not as it was written: {why}. Restore it from a backup{otherwise}.",
+            self.where,
         )
 
 

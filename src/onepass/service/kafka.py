@@ -161,8 +161,9 @@ class KafkaTopic:
 
     def _error(self, got: object) -> SourceError:
         return SourceError(
-            f"{self.name}: the source must be a Kafka topic that can be read, got: "
-            f"{_text(got).rstrip('.')}. Check that Kafka runs, and the address."
+            "the source must be a Kafka topic that can be read, got: "
+            f"{_text(got).rstrip('.')}. Check that Kafka runs, and the address.",
+            self.name,
         )
 
     def _failed(self, error: object) -> None:
@@ -212,10 +213,11 @@ class KafkaTopic:
             first, following, end = self._offsets(number, at, timeout=_TIMEOUT)
             if following > end:
                 raise SourceError(
-                    f"{part}: the partition must reach message {following - 1}, which was read, "
-                    f"but it ends before {end}: the topic was recreated, or Kafka has lost "
-                    "messages. Reading continues after that message; to learn the topic from its "
-                    "beginning, set another `name` in the address."
+                    f"the partition must reach message {following - 1}, which was read, "
+                    f"but it ends before {end}: the topic was recreated, or Kafka has "
+                    "lost messages. Reading continues after that message; to learn the "
+                    "topic from its beginning, set another `name` in the address.",
+                    part,
                 )
             offset = max(first, following)
             assigned.append(self._kafka.TopicPartition(self.topic, number, offset))

@@ -53,8 +53,10 @@ class FileLock:
             self._file: int | None = os.open(self.path, _FLAGS, 0o644)
         except OSError as error:
             raise StoreError(
-                f"{where}: {path} must be in a folder where files can be created, got: "
-                f"{error.strerror} ({self.path}). Create the folder, or choose another folder."
+                f"{path} must be in a folder where files can be created, got: "
+                f"{error.strerror} ({self.path}). Create the folder, or choose another "
+                "folder.",
+                where,
             ) from error
         try:
             _lock(self._file, path, where)
@@ -121,8 +123,9 @@ def _lock(file: int, path: Path, where: str) -> None:
         free = True
     if not free:
         raise LockedError(
-            f"{where}: {path} must be open in one process at a time, but {_holder(file)} has it "
-            "open. Stop that process first, or choose another file."
+            f"{path} must be open in one process at a time, but {_holder(file)} has it "
+            "open. Stop that process first, or choose another file.",
+            where,
         )
 
 

@@ -50,16 +50,19 @@ class ManagedModel:
         """
         if getattr(type(learner), "saves_itself", False) is True:
             raise TypeMismatchError(
-                f"{where}: `model` must be a learner of tables or a Pipeline, got "
-                f"op.nn.{type(learner).__name__}, whose module cannot be stored in a file. Freeze "
-                "the network, and use it as a feature of a Pipeline with op.features.ONNXFeatures."
+                "`model` must be a learner of tables or a Pipeline, got "
+                f"op.nn.{type(learner).__name__}, whose module cannot be stored in a "
+                "file. Freeze the network, and use it as a feature of a Pipeline with "
+                "op.features.ONNXFeatures.",
+                where,
             )
         learns = all(hasattr(learner, verb) for verb in ("test_then_train", "frozen_copy"))
         if isinstance(learner, type) or not learns:
             name = learner.__name__ if isinstance(learner, type) else type(learner).__name__
             raise TypeMismatchError(
-                f"{where}: `model` must be a learner of onepass or a Pipeline, got {name}. Pass "
-                "an object such as op.RLSRegressor()."
+                f"`model` must be a learner of onepass or a Pipeline, got {name}. Pass "
+                "an object such as op.RLSRegressor().",
+                where,
             )
         return cls(copy.deepcopy(learner))
 
@@ -101,9 +104,10 @@ class ManagedModel:
         )
         if stored != received:
             raise ParameterError(
-                f"{where}: `model` must have the class and parameters of the stored learner, "
-                f"{clone(self.learner)!r}, got {clone(other)!r}. Omit `model` to continue with the "
-                "stored learner, or create another file."
+                "`model` must have the class and parameters of the stored learner, "
+                f"{clone(self.learner)!r}, got {clone(other)!r}. Omit `model` to "
+                "continue with the stored learner, or create another file.",
+                where,
             )
 
 

@@ -133,8 +133,9 @@ class PartitionedLearner:
         self._topic = topic = KafkaTopic(url, 0)
         if topic.group is None:
             raise ParameterError(
-                f"{_WHERE}: the address must name the consumer group, got no `group`. Add "
-                "&group=NAME, with the same name in all processes."
+                "the address must name the consumer group, got no `group`. Add "
+                "&group=NAME, with the same name in all processes.",
+                _WHERE,
             )
         validation.in_range(copy_seconds, "copy_seconds", _WHERE, low=0.0)
         self._model = ManagedModel.of(model, _WHERE).learner
@@ -288,8 +289,9 @@ def merge_partitions(
     }
     if not found:
         raise StoreError(
-            f"merge_partitions: {workdir} must contain learners of the topic {topic!r}, such as "
-            f"{topic}-0.onepass, got none. Check the folder and the topic."
+            f"{workdir} must contain learners of the topic {topic!r}, such as "
+            f"{topic}-0.onepass, got none. Check the folder and the topic.",
+            "merge_partitions",
         )
     merged, *others = (load(path, **replacements) for _, path in sorted(found.items()))
     for other in others:

@@ -158,8 +158,9 @@ class RedisStream:
         info, entries = self._call(lambda: pipeline.execute(raise_on_error=False))
         if isinstance(info, Exception) and _NO_KEY in str(info):
             raise SourceError(
-                f"{self.name}: the stream {self._stream!r} must exist, but there is no "
-                "stream of this name. Correct the name, or add the first entry."
+                f"the stream {self._stream!r} must exist, but there is no stream of "
+                "this name. Correct the name, or add the first entry.",
+                self.name,
             )
         for error in (info, entries):
             if isinstance(error, Exception):
@@ -184,10 +185,11 @@ class RedisStream:
         """Check that the stream still contains or exceeds the position that was read."""
         if _order(state.last) < _order(at):
             raise SourceError(
-                f"{self.name}: the stream must reach {at}, which was read, but it ends at "
-                f"{state.last}: it was recreated, or Redis has lost its last entries. Reading "
-                f"continues with the first entry after {at}; to learn the stream from its "
-                "beginning, set another `name` in the address."
+                f"the stream must reach {at}, which was read, but it ends at "
+                f"{state.last}: it was recreated, or Redis has lost its last entries. "
+                f"Reading continues with the first entry after {at}; to learn the "
+                "stream from its beginning, set another `name` in the address.",
+                self.name,
             )
 
     def _removed(self, entries: int, at: str) -> tuple[int, str]:
@@ -213,8 +215,10 @@ class RedisStream:
             return at, int(count)
         except ValueError:
             raise SourceError(
-                f"{self.name}: the position must have a form such as 1795388746800-0/12, got "
-                f"{position[:100]!r} from another source. Set another `name` in the address."
+                "the position must have a form such as 1795388746800-0/12, got "
+                f"{position[:100]!r} from another source. Set another `name` in the "
+                "address.",
+                self.name,
             ) from None
 
     def _call(self, command: Callable[[], _T]) -> _T:
@@ -227,8 +231,9 @@ class RedisStream:
     def _error(self, got: object) -> SourceError:
         text = str(got).rstrip(".")
         return SourceError(
-            f"{self.name}: the source must be a Redis stream that can be read, got: {text}. Check "
-            "that Redis runs, and the address."
+            f"the source must be a Redis stream that can be read, got: {text}. Check "
+            "that Redis runs, and the address.",
+            self.name,
         )
 
 

@@ -96,10 +96,10 @@ class ModelServer:
             self._check_open()
             if self.queued and self.queued + count > self._max_queued:
                 raise BusyError(
-                    f"{self.name}: at most {self._max_queued:,} rows may be queued, got {count:,} "
-                    f"in addition to {self.queued:,} queued rows. Retry in a second with the same "
-                    "key.",
-                    1.0,
+                    f"at most {self._max_queued:,} rows may be queued, got {count:,} in addition "
+                    f"to {self.queued:,} queued rows. Retry in a second with the same key.",
+                    self.name,
+                    seconds=1.0,
                 )
             self.queued += count
 
@@ -110,7 +110,8 @@ class ModelServer:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreError(
-                f"{self.name}: the learner must be open, but it is being stopped. Retry later."
+                "the learner must be open, but it is being stopped. Retry later.",
+                self.name,
             )
 
     # -- verbs ---------------------------------------------------------------------------------
@@ -131,8 +132,9 @@ class ModelServer:
         current, learner = self.durable.published
         if version is not None and version != str(current):
             raise NotFoundError(
-                f"{self.name}: the version must be the current one, {current}, got "
-                f"{version[:40]!r}. Omit the version, or roll back to it first."
+                f"the version must be the current one, {current}, got {version[:40]!r}. "
+                "Omit the version, or roll back to it first.",
+                self.name,
             )
         return current, learner
 
@@ -195,8 +197,10 @@ class ModelServer:
         max_count = -(-self._max_queued // 4)
         if count > max_count:
             raise PayloadTooLargeError(
-                f"{self.name}: a request with 'await_label', or with labels for such rows, must "
-                f"have at most {max_count:,} rows, got {count:,}. Send fewer rows per request."
+                "a request with 'await_label', or with labels for such rows, must have "
+                f"at most {max_count:,} rows, got {count:,}. Send fewer rows per "
+                "request.",
+                self.name,
             )
         self._enqueue_rows(count)
 
@@ -233,8 +237,8 @@ class ModelServer:
         """
         if any(consumer.source.name == source.name for consumer in self.consumers):
             raise ParameterError(
-                f"{self.name}: the sources must be different, got {source.name} twice. Remove "
-                "one of the two."
+                f"the sources must be different, got {source.name} twice. Remove one of the two.",
+                self.name,
             )
         self.consumers.append(SourceConsumer(self.durable, source, self.gauges.refuse, log))
 
@@ -342,8 +346,9 @@ class ModelRegistry:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(
-                f"{where}: {folder} must be a folder, or a path where one can be created, got: "
-                f"{error.strerror}. Choose another folder."
+                f"{folder} must be a folder, or a path where one can be created, got: "
+                f"{error.strerror}. Choose another folder.",
+                where,
             ) from error
 
     def open_all(self) -> None:
@@ -440,9 +445,9 @@ class ModelRegistry:
         """
         if not _NAME.fullmatch(name):
             raise ParameterError(
-                f"{self.where}: a name must be 1 to 100 letters, digits, '_', '.' and '-', "
-                f"beginning with a letter or digit, got {name[:120]!r}. Choose another "
-                "name."
+                "a name must be 1 to 100 letters, digits, '_', '.' and '-', beginning "
+                f"with a letter or digit, got {name[:120]!r}. Choose another name.",
+                self.where,
             )
         with self._lock:
             if name in self._served and exist_ok:
@@ -454,8 +459,9 @@ class ModelRegistry:
                 or (not exist_ok and os.path.lexists(self._path(name)))
             ):
                 raise AlreadyExistsError(
-                    f"{self.where}: the name must be unused, got {name!r}, which is in use. Choose "
-                    "another name, or retire that learner first."
+                    f"the name must be unused, got {name!r}, which is in use. Choose "
+                    "another name, or retire that learner first.",
+                    self.where,
                 )
             return self._open(name, model)
 
@@ -514,9 +520,10 @@ class ModelRegistry:
         served = self._served.get(name)
         if served is None and name in self.failed:
             raise StoreError(
-                f"{name}: its file must be readable, got: {self.failed[name]} Fix this error and "
-                "load the model again, or DELETE the model, which renames the file; see "
-                "/openapi.json."
+                f"its file must be readable, got: {self.failed[name]} Fix this error "
+                "and load the model again, or DELETE the model, which renames the "
+                "file; see /openapi.json.",
+                name,
             )
         if served is None:
             raise NotFoundError(

@@ -180,7 +180,8 @@ class Block:
             return cls(X, **parts)
         except (ValueError, TypeError, KeyError, struct.error) as error:
             raise CorruptStoreError(
-                f"{where}: a block of the file is damaged: {error}. Restore the file from a backup."
+                f"a block of the file is damaged: {error}. Restore the file from a backup.",
+                where,
             ) from error
 
     def arrays(self) -> Iterator[tuple[str, str | None, Array]]:
@@ -350,12 +351,14 @@ class Request:
         if not self.completed or self.learn_result is None:
             if self.process == os.getpid():
                 raise StoreError(
-                    "Request.result: the request must be completed, but it is pending. Call wait()."
+                    "the request must be completed, but it is pending. Call wait().",
+                    "Request.result",
                 )
             raise StoreError(
-                f"Request.result: the request must be completed by process {self.process}, which "
-                f"created it, got a call in process {os.getpid()}. Wait for the result there, or "
-                "send the rows again with the same key."
+                f"the request must be completed by process {self.process}, which "
+                f"created it, got a call in process {os.getpid()}. Wait for the result "
+                "there, or send the rows again with the same key.",
+                "Request.result",
             )
         return self.learn_result
 
@@ -478,8 +481,9 @@ def check_labelled(y: object, where: str) -> None:
     """
     if y is None:
         raise TypeMismatchError(
-            f"{where}: `y` must have a target for each row, got None. Pass the targets, or use "
-            "`predict_pending` for rows whose labels arrive later."
+            "`y` must have a target for each row, got None. Pass the targets, or use "
+            "`predict_pending` for rows whose labels arrive later.",
+            where,
         )
 
 
@@ -538,8 +542,9 @@ def aligned(part: ArrayLike | TimeLike, name: str, n: int, where: str) -> Array:
     if array.ndim == 0 or len(array) != n:
         got = f"the shape {array.shape}" if array.ndim else "no list of values of equal shape"
         raise ShapeError(
-            f"{where}: `{name}` must have one value for each of {n} rows, got {got}. Pass as many "
-            "values as rows."
+            f"`{name}` must have one value for each of {n} rows, got {got}. Pass as "
+            "many values as rows.",
+            where,
         )
     if array.dtype.kind == "f" and array.dtype.itemsize > _NUMBER_BYTES:
         return array.astype(np.float64)
@@ -570,8 +575,9 @@ def _check_plain(array: Array, name: str, where: str) -> None:
     if invalid is not None or array.dtype.kind != "O":
         got = type(invalid).__name__ if array.dtype.kind == "O" else str(array.dtype)
         raise TypeMismatchError(
-            f"{where}: `{name}` must contain numbers or text, got {got}. Convert the values, or "
-            "pass rows with dates as dicts or as a frame."
+            f"`{name}` must contain numbers or text, got {got}. Convert the values, or "
+            "pass rows with dates as dicts or as a frame.",
+            where,
         )
 
 
@@ -620,8 +626,9 @@ def check_size(nbytes: int, where: str) -> None:
     """
     if nbytes > _MAX_ENCODED:
         raise ShapeError(
-            f"{where}: `X` must have at most {_MAX_ENCODED:,} bytes, got {nbytes:,}. Pass "
-            "fewer rows per call."
+            f"`X` must have at most {_MAX_ENCODED:,} bytes, got {nbytes:,}. Pass fewer "
+            "rows per call.",
+            where,
         )
 
 
@@ -650,6 +657,7 @@ def check_text(value: object, name: str, where: str) -> None:
         if 0 < len(value) <= _MAX_KEY and not _SURROGATES.search(value):
             return
     raise ParameterError(
-        f"{where}: `{name}` must be text of 1 to {_MAX_KEY} characters without lone surrogates, "
-        f"got {got}. Pass text such as str(uuid.uuid4())."
+        f"`{name}` must be text of 1 to {_MAX_KEY} characters without lone surrogates, "
+        f"got {got}. Pass text such as str(uuid.uuid4()).",
+        where,
     )

@@ -104,8 +104,9 @@ def open_database(path: Path, where: str) -> sqlite3.Connection:
         mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
             raise StoreError(  # noqa: TRY301  the connection must be closed
-                f"{where}: {path} must be on a disk where SQLite can use a write-ahead log, got "
-                f"the journal mode {mode!r}. Choose a local disk."
+                f"{path} must be on a disk where SQLite can use a write-ahead log, got "
+                f"the journal mode {mode!r}. Choose a local disk.",
+                where,
             )
         for pragma in _AFTER:
             db.execute(pragma)
@@ -127,14 +128,16 @@ def check_format(db: sqlite3.Connection, path: Path, where: str) -> None:
     """
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise CorruptStoreError(
-            f"{where}: {path} must be the file of a durable learner, got another program's "
-            "database. Choose another path."
+            f"{path} must be the file of a durable learner, got another program's "
+            "database. Choose another path.",
+            where,
         )
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     if version > FORMAT:
         raise StoreError(
-            f"{where}: {path} must have a format up to {FORMAT}, got format {version} of a newer "
-            "onepass. Upgrade onepass."
+            f"{path} must have a format up to {FORMAT}, got format {version} of a newer "
+            "onepass. Upgrade onepass.",
+            where,
         )
     problem = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
     statements = db.execute(  # except the statistics tables of ANALYZE
@@ -144,5 +147,6 @@ def check_format(db: sqlite3.Connection, path: Path, where: str) -> None:
         problem = "its tables are not those of its format"
     if problem != "ok":
         raise CorruptStoreError(
-            f"{where}: {path} is not as it was written: {problem}. Restore it from a backup."
+            f"{path} is not as it was written: {problem}. Restore it from a backup.",
+            where,
         )

@@ -223,8 +223,8 @@ class AddressForm:
     def error(self, got: str, remedy: str = "") -> ParameterError:
         """Return the error of an invalid address."""
         return ParameterError(
-            f"{WHERE}: the address must have the form {self.example}, got {got}. "
-            f"{remedy or self.advice}."
+            f"the address must have the form {self.example}, got {got}. {remedy or self.advice}.",
+            WHERE,
         )
 
 

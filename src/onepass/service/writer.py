@@ -201,7 +201,10 @@ class Writer:
             If the writer is closed.
         """
         if self.closed:
-            raise StoreError(f"{self.where}: {self.journal.path} {self.closed}")
+            raise StoreError(
+                f"{self.journal.path} {self.closed}",
+                self.where,
+            )
         self._items.put(item)
         if self.closed:  # another thread has closed it meanwhile
             self._refuse_queued()  # type: ignore[unreachable]
@@ -234,9 +237,10 @@ class Writer:
         """
         if self._thread is current_thread():  # compare objects, as thread identifiers are reused
             raise StoreError(
-                f"{self.where}: {self.journal.path} must be used outside callbacks and watchers, "
-                "which would wait for themselves, got a call from one. Use `request`, which does "
-                "not wait, or another thread."
+                f"{self.journal.path} must be used outside callbacks and watchers, "
+                "which would wait for themselves, got a call from one. Use `request`, "
+                "which does not wait, or another thread.",
+                self.where,
             )
 
     def close(self) -> None:
@@ -315,7 +319,10 @@ class Writer:
 
     def _refuse_queued(self) -> None:
         """Reject requests and calls that were queued after the writer was closed."""
-        error = StoreError(f"{self.where}: {self.journal.path} {self.closed}")
+        error = StoreError(
+            f"{self.journal.path} {self.closed}",
+            self.where,
+        )
         next_item, self._next_item = self._next_item, None
         items: list[Request | _Call] = [] if next_item is None else [next_item]
         with suppress(Empty):
@@ -394,8 +401,10 @@ class Writer:
         """Replay a logged block; return the block and its prequential predictions."""
         if entry.kind != "learn":
             raise CorruptStoreError(
-                f"{self.where}: {self.journal.path} is not as it was written: the snapshot of its "
-                f"rollback, block {entry.sequence:,}, is missing. Restore it from a backup."
+                f"{self.journal.path} is not as it was written: the snapshot of its "
+                f"rollback, block {entry.sequence:,}, is missing. Restore it from a "
+                "backup.",
+                self.where,
             )
         block = Block.from_bytes(entry.body, str(self.journal.path))
         try:
@@ -406,9 +415,10 @@ class Writer:
             raise
         except Exception as error:
             raise StoreError(
-                f"{self.where}: the learner must accept block {entry.sequence:,} of "
-                f"{self.journal.path} again, but rejects it: {error} Use the version of onepass "
-                "that wrote the file."
+                f"the learner must accept block {entry.sequence:,} of "
+                f"{self.journal.path} again, but rejects it: {error} Use the version of "
+                "onepass that wrote the file.",
+                self.where,
             ) from error
 
     # -- one group ------------------------------------------------------------------------------
@@ -506,9 +516,10 @@ class Writer:
         name, digest = request.keys[0]
         if stored.digest != digest:
             request.error = IdempotencyConflictError(
-                f"{self.where}: the key {name[1:]!r} must be sent with the rows of its first "
-                f"request (version {stored.sequence:,}), got other rows. Use a new key for other "
-                "rows."
+                f"the key {name[1:]!r} must be sent with the rows of its "
+                f"first request (version {stored.sequence:,}), got other "
+                "rows. Use a new key for other rows.",
+                self.where,
             )
             return
         request.learn_result = LearnResult(
@@ -523,10 +534,11 @@ class Writer:
             self.pending = self.journal.count_pending(self.now())
         if (waiting := self.pending + len(pending_rows)) + count > max_pending:
             request.error = BusyError(
-                f"{self.where}: at most {max_pending:,} rows may wait for their labels, got "
-                f"{count:,} in addition to {waiting:,} waiting rows. Send labels first, or predict "
-                "rows with fewer `seconds`, so that they expire earlier.",
-                60.0,
+                f"at most {max_pending:,} rows may wait for their labels, got {count:,} in "
+                f"addition to {waiting:,} waiting rows. Send labels first, or predict rows with "
+                "fewer `seconds`, so that they expire earlier.",
+                self.where,
+                seconds=60.0,
             )
             return
         for i, name in enumerate(request.ids):

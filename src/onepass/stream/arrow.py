@@ -125,8 +125,10 @@ def to_array(column: pa.Array, name: str, where: str) -> Array:
         return dates_of(stamps.to_numpy(zero_copy_only=False))
     if found is None:
         raise TypeMismatchError(
-            f"{where}: column {name!r} must contain numbers, booleans, text or dates, got Arrow's "
-            f"{kind}. Exclude it with drop=[{name!r}], or convert it to plain columns."
+            f"column {name!r} must contain numbers, booleans, text or dates, got "
+            f"Arrow's {kind}. Exclude it with drop=[{name!r}], or convert it to plain "
+            "columns.",
+            where,
         )
     divisor = 1.0
     if pa.types.is_time(kind) or pa.types.is_duration(kind):
@@ -222,7 +224,10 @@ class Ipc(BaseSource):
         found = ("rows, got an empty file", "Check that it was written")
         if head:
             found = ("Arrow, got Feather of version 1", "Write it again, as version 2")
-        raise SourceError(f"op.stream.read: {self.name} must contain {found[0]}. {found[1]}.")
+        raise SourceError(
+            f"{self.name} must contain {found[0]}. {found[1]}.",
+            "op.stream.read",
+        )
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -233,8 +238,9 @@ class Ipc(BaseSource):
             raise
         except (EOFError, OSError, ValueError, pa.ArrowException) as error:
             raise SourceError(
-                f"op.stream.read: {self.name} must be a complete Arrow file or stream, got a "
-                f"truncated or damaged one ({error}). Copy, download or write the file again."
+                f"{self.name} must be a complete Arrow file or stream, got a truncated "
+                f"or damaged one ({error}). Copy, download or write the file again.",
+                "op.stream.read",
             ) from error
 
 
@@ -306,6 +312,7 @@ class Parquet(BaseSource):
             raise
         except (OSError, ValueError, pa.ArrowException) as error:
             raise SourceError(
-                f"op.stream.read: {self.name} must be a complete Parquet file, got an "
-                f"unreadable one ({error}). Copy, download or write the file again."
+                f"{self.name} must be a complete Parquet file, got an unreadable one "
+                f"({error}). Copy, download or write the file again.",
+                "op.stream.read",
             ) from error

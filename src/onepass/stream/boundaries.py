@@ -163,8 +163,8 @@ def task_free(
     whole(seed, "seed", where, low=0)
     if blocks > n:
         raise ParameterError(
-            f"{where}: `blocks` must be at most the number of rows, {n}, got {blocks}. "
-            "Request fewer."
+            f"`blocks` must be at most the number of rows, {n}, got {blocks}. Request fewer.",
+            where,
         )
     rng = np.random.default_rng([seed, _DRIFT])
     time = np.arange(n) + spread * n / len(sizes) * rng.standard_normal(n)
@@ -202,11 +202,14 @@ def _mix_tasks(tasks: Sequence[Task], of: Array, place: Array) -> Part:
 def _check_boundaries(experiences: Experiences, where: str) -> None:
     if not isinstance(experiences, Experiences):
         raise ParameterError(
-            f"{where}: `experiences` must be op.stream.Experiences, got "
-            f"{type(experiences).__name__}. Create them with op.stream.experiences(X, y)."
+            "`experiences` must be op.stream.Experiences, got "
+            f"{type(experiences).__name__}. Create them with op.stream.experiences(X, "
+            "y).",
+            where,
         )
     if experiences.tests:
         raise ParameterError(
-            f"{where}: `experiences` must be tasks with boundaries, got {experiences.name!r}, "
-            "which has no boundaries. Pass the original tasks."
+            f"`experiences` must be tasks with boundaries, got {experiences.name!r}, "
+            "which has no boundaries. Pass the original tasks.",
+            where,
         )

@@ -201,8 +201,9 @@ def find_entry(name: str, where: str = "op.stream.dataset") -> Entry:
     """
     if name not in ENTRIES:
         raise SourceError(
-            f"{where}: `name` must be one of {', '.join(names())}, got {name!r}. "
-            f"Use op.stream.read for your own files.{did_you_mean(name, names())}"
+            f"`name` must be one of {', '.join(names())}, got {name!r}. Use "
+            f"op.stream.read for your own files.{did_you_mean(name, names())}",
+            where,
         )
     return ENTRIES[name]
 
@@ -310,8 +311,9 @@ def images(name: str, *, cache: Cache = None) -> Images:
     if not isinstance(entry.content, ImageChecksums):
         sets = [e.name for e in ENTRIES.values() if isinstance(e.content, ImageChecksums)]
         raise SourceError(
-            f"op.stream.images: `name` must be one of {', '.join(sets)}, got {name!r}, which is a "
-            f"table. Use op.stream.dataset({name!r})."
+            f"`name` must be one of {', '.join(sets)}, got {name!r}, which is a table. "
+            f"Use op.stream.dataset({name!r}).",
+            "op.stream.images",
         )
     return entry.content.read(entry.fetch_paths(cache, _silent, "op.stream.images"))
 
@@ -361,7 +363,8 @@ def folder(name: str, *, cache: Cache = None) -> Path:
     description = find_entry(name, "op.stream.folder").describe(cache)
     if not description.found:
         raise SourceError(
-            f"op.stream.folder: {name} must be in {description.place.parent} or in the folder "
-            f"named by ONEPASS_DATA, got no such files. {description.how}."
+            f"{name} must be in {description.place.parent} or in the folder named by "
+            f"ONEPASS_DATA, got no such files. {description.how}.",
+            "op.stream.folder",
         )
     return description.place.parent

@@ -9,6 +9,7 @@ import numpy as np
 from onepass.errors import (
     ColumnError,
     NotFiniteError,
+    OnepassError,
     ParameterError,
     ShapeError,
     SourceError,
@@ -42,7 +43,7 @@ class Split:
     time: Array | None
     used: Array
     gaps: Sequence[int] = ()
-    bad: dict[int, str] = field(default_factory=dict)
+    bad: dict[int, OnepassError] = field(default_factory=dict)
 
     def after(self, n: int) -> "Split":
         """Return a copy without the first n rows."""
@@ -95,20 +96,23 @@ class ColumnSelection:
         ):  # fmt: skip
             if value not in known:
                 raise ParameterError(
-                    f"{self.where}: `{option}` must be one of {', '.join(known)}, got {value!r}."
-                    f"{did_you_mean(str(value), known) or ' Choose one of these.'}"
+                    f"`{option}` must be one of {', '.join(known)}, got "
+                    f"{value!r}.{did_you_mean(str(value), known) or ' Choose one of these.'}",
+                    self.where,
                 )
         for name in self.targets:
             if name in self.drop or name in (self.columns or ()):
                 raise ParameterError(
-                    f"{self.where}: the target {name!r} must not be among `drop` or `columns`, "
-                    "which select the features. Name it only as `target`."
+                    f"the target {name!r} must not be among `drop` or `columns`, which "
+                    "select the features. Name it only as `target`.",
+                    self.where,
                 )
         for what, names in (("target", self.targets), ("columns", self.columns or ())):
             if len(set(names)) != len(names):
                 raise ParameterError(
-                    f"{self.where}: `{what}` must name each column once, got {list(names)}. "
-                    "Remove the duplicate."
+                    f"`{what}` must name each column once, got {list(names)}. Remove "
+                    "the duplicate.",
+                    self.where,
                 )
 
     @property
@@ -129,8 +133,9 @@ class ColumnSelection:
         twice = sorted(name for name, times in Counter(names).items() if times > 1)
         if twice:
             raise ColumnError(
-                f"{self.where}: each column must have a unique name, got "
-                f"{', '.join(map(repr, twice))} more than once. Rename the columns."
+                "each column must have a unique name, got "
+                f"{', '.join(map(repr, twice))} more than once. Rename the columns.",
+                self.where,
             )
         available = set(names)
         for what, wanted in (
@@ -143,9 +148,10 @@ class ColumnSelection:
             for name in wanted:
                 if name not in available and not (what == "drop" and _within(name, names)):
                     raise ColumnError(
-                        f"{self.where}: `{what}` must name a column of the source, which has "
-                        f"{join_names(names)}, got {name!r}."
-                        f"{did_you_mean(name, names) or ' Check the spelling.'}"
+                        f"`{what}` must name a column of the source, which has "
+                        f"{join_names(names)}, got "
+                        f"{name!r}.{did_you_mean(name, names) or ' Check the spelling.'}",
+                        self.where,
                     )
         read = {*self._features(names), *self._others()}
         return [name for name in names if name in read]
@@ -170,8 +176,9 @@ class ColumnSelection:
         targets = None if chunk.targets is None else Chunk(chunk.targets, chunk.n).table
         if self.targets and targets is not None:
             raise ParameterError(
-                f"{self.where}: `target` must be omitted if the source has separate targets, such "
-                f"as (x, y), got {self.target!r}. Omit it."
+                "`target` must be omitted if the source has separate targets, such as "
+                f"(x, y), got {self.target!r}. Omit it.",
+                self.where,
             )
         if self.targets:
             targets = self._picked(table, "target", self.targets)
@@ -185,9 +192,10 @@ class ColumnSelection:
             time = self._picked(table, "time", [self.time])[self.time]
             if time.dtype.kind == "f" and (large := np.abs(time) > _EXACT).any():
                 raise ParameterError(
-                    f"{self.where}: the times in column {self.time!r} must be numbers up to 2**53, "
-                    f"which float64 represents exactly, got {time[large][0]:g}. Convert them to "
-                    "dates or to a larger unit."
+                    f"the times in column {self.time!r} must be numbers up to 2**53, "
+                    f"which float64 represents exactly, got {time[large][0]:g}. Convert "
+                    "them to dates or to a larger unit.",
+                    self.where,
                 )
         features = table.select(self._features(table.names))
         used[list(chunk.bad)] = False
@@ -222,19 +230,23 @@ class ColumnSelection:
                 continue
             for i in np.flatnonzero(np.isinf(column) & split.used).tolist():
                 error = NotFiniteError(
-                    f"op.stream.read: {located(first + i)}, column {name!r} must be finite, got "
-                    f"{column[i]}. Fix the row, or pass {SKIP_REMEDY}."
+                    f"{located(first + i)}, column {name!r} must be finite",
+                    "op.stream.read",
+                    got=column[i],
+                    remedy=f"Fix the row, or pass {SKIP_REMEDY}.",
                 )
                 if self.bad_rows == "error":
                     raise error
-                split.used[i], split.bad[i] = False, str(error)
+                split.used[i], split.bad[i] = False, error
         if self.missing == "error" and (gaps := split.used & _gaps(split.X)).any():
             i = int(gaps.argmax())
             name = next(n for n, c in split.X.columns.items() if is_missing(c[i : i + 1])[0])
             raise SourceError(
-                f"op.stream.read: {located(first + i)}, column {name!r} must have a value, got "
-                "none. Fill it in, or pass missing='skip' (--missing skip) to skip such rows, or "
-                "missing='keep' (--missing impute) to have the model impute it."
+                f"{located(first + i)}, column {name!r} must have a value, got none. "
+                "Fill it in, or pass missing='skip' (--missing skip) to skip such "
+                "rows, or missing='keep' (--missing impute) to have the model impute "
+                "it.",
+                "op.stream.read",
             )
 
     def _learned(self, split: Split) -> list[tuple[str, Array]]:
@@ -258,9 +270,10 @@ class ColumnSelection:
         for name in names:
             if name not in table:
                 raise ColumnError(
-                    f"{self.where}: `{what}` must name a column of the source, which has "
-                    f"{join_names(table.names) or 'no columns'} in its first rows, got {name!r}. "
-                    "Check the spelling."
+                    f"`{what}` must name a column of the source, which has "
+                    f"{join_names(table.names) or 'no columns'} in its first rows, got "
+                    f"{name!r}. Check the spelling.",
+                    self.where,
                 )
         return table.select(names)
 
@@ -272,16 +285,18 @@ class ColumnSelection:
         for name, column in targets.columns.items():
             if column.dtype.kind == "M":
                 raise TypeMismatchError(
-                    f"{self.where}: the target {name!r} must contain numbers or labels, got dates. "
-                    f"Pass types={{{name!r}: 'text'}} if they are labels."
+                    f"the target {name!r} must contain numbers or labels, got dates. "
+                    f"Pass types={{{name!r}: 'text'}} if they are labels.",
+                    self.where,
                 )
             used &= ~is_missing(column)
         # a target without a value so far is nan, whatever its type will be
         known = {c.dtype.kind for c in targets.columns.values() if not is_missing(c).all()}
         if len(known) > 1:
             raise ShapeError(
-                f"{self.where}: several targets must be all numbers or all text, got both in "
-                f"{join_names(targets.names)}. Use one learner per target."
+                "several targets must be all numbers or all text, got both in "
+                f"{join_names(targets.names)}. Use one learner per target.",
+                self.where,
             )
         columns = list(targets.columns.values())
         return (columns[0] if flat else np.column_stack(columns)), used

@@ -73,8 +73,9 @@ def _sources(
         y_test = y
     if (X_test is None) != (y_test is None):
         raise ParameterError(
-            f"{where}: `X_test` and `y_test` must be given both or not at all, got one of them. "
-            "Pass both, or omit both to use a share of the rows for testing."
+            "`X_test` and `y_test` must be given both or not at all, got one of them. "
+            "Pass both, or omit both to use a share of the rows for testing.",
+            where,
         )
     learned = _source(X, y, by, where, "")
     if X_test is None or y_test is None:
@@ -83,8 +84,10 @@ def _sources(
     named = by is None or isinstance(by, (str, int))
     if not named and by_test is None:
         raise ParameterError(
-            f"{where}: `by_test` must contain the key of each test row if `by` contains the keys "
-            "of training rows, got None. Pass it, or name a column that X and X_test share."
+            "`by_test` must contain the key of each test row if `by` contains the keys "
+            "of training rows, got None. Pass it, or name a column that X and X_test "
+            "share.",
+            where,
         )
     return [learned, _source(X_test, y_test, by if named else by_test, where, "_test")]
 
@@ -103,8 +106,9 @@ def _source(X: TableLike, y: ArrayLike, by: ArrayLike | None, where: str, suffix
         or not shape[0]
     ):
         raise ShapeError(
-            f"{where}: `X{suffix}` must be of shape (n, …) and `y{suffix}` of shape (n,), got "
-            f"{shape} and {targets.shape}. Pass at least one row, and one class per row."
+            f"`X{suffix}` must be of shape (n, …) and `y{suffix}` of shape (n,), got "
+            f"{shape} and {targets.shape}. Pass at least one row, and one class per row.",
+            where,
         )
     if targets.ndim == 1 and targets.dtype.kind != "f":
         targets = labels(targets, len(targets), where, what=f"y{suffix}")
@@ -132,8 +136,10 @@ def _key(
     if isinstance(by, str):
         if not isinstance(rows, Table):
             raise ParameterError(
-                f"{where}: `by` must be the index of a column, or the key of each row, if rows are "
-                f"an array, which has no column names, got {by!r}. Pass a frame, or the index."
+                "`by` must be the index of a column, or the key of each row, if rows "
+                f"are an array, which has no column names, got {by!r}. Pass a frame, or "
+                "the index.",
+                where,
             )
         return rows[by], by
     if isinstance(by, (int, np.integer)) and not isinstance(by, bool):
@@ -141,15 +147,17 @@ def _key(
         names = rows.names if isinstance(rows, Table) else [f"x{j}" for j in range(rows.shape[1])]
         if not flat or not -len(names) <= by < len(names):
             raise ParameterError(
-                f"{where}: `by` must be the index of one of the {len(names)} remaining columns "
-                f"of `X{suffix}`, got {by}. Count from 0."
+                f"`by` must be the index of one of the {len(names)} remaining columns "
+                f"of `X{suffix}`, got {by}. Count from 0.",
+                where,
             )
         return (rows[names[by]] if isinstance(rows, Table) else rows[:, by]), names[by]
     key = np.asarray(by)
     if key.shape != (n,):
         raise ShapeError(
-            f"{where}: `by{suffix}` must be of shape ({n},), a key for each row, got {key.shape}. "
-            "Pass one key per row."
+            f"`by{suffix}` must be of shape ({n},), a key for each row, got "
+            f"{key.shape}. Pass one key per row.",
+            where,
         )
     if key.dtype.kind == "O":
         _refuse_kinds(key, where, suffix)
@@ -162,9 +170,10 @@ def _refuse_kinds(key: Array, where: str, suffix: str) -> None:
         np.sort(key)
     except TypeError as error:
         raise LabelError(
-            f"{where}: `by{suffix}` must contain a value of one type for each row, got "
-            f"{' and '.join(sorted({type(each).__name__ for each in key.tolist()}))}. Drop rows "
-            "without a key, and convert all keys to one type."
+            f"`by{suffix}` must contain a value of one type for each row, got "
+            f"{' and '.join(sorted({type(each).__name__ for each in key.tolist()}))}. "
+            "Drop rows without a key, and convert all keys to one type.",
+            where,
         ) from error
 
 
@@ -207,8 +216,9 @@ def sample_rows(
         return rng.permutation(rows)
     if whole(wanted, name, where, low=1) > len(rows):
         raise ParameterError(
-            f"{where}: `{name}` must be at most {len(rows)}, the number of rows, got {wanted}. "
-            "Request fewer."
+            f"`{name}` must be at most {len(rows)}, the number of rows, got {wanted}. "
+            "Request fewer.",
+            where,
         )
     return rng.choice(rows, wanted, replace=False)
 
@@ -233,8 +243,9 @@ def _by_domains(
         rows = known[j].rows[places[j] == i]
         if not len(rows):
             raise ParameterError(
-                f"{_WHERE}: each task must have rows to {('learn', 'test')[j]}, got none for "
-                f"{names[i]!r}. Request fewer tasks, or other cuts."
+                f"each task must have rows to {('learn', 'test')[j]}, got none for "
+                f"{names[i]!r}. Request fewer tasks, or other cuts.",
+                _WHERE,
             )
         rows = rng.permutation(rows) if shuffle else rows
         return Part(rows, known[j].y[rows])
@@ -256,8 +267,11 @@ def _task_keys(source: TaskRows, where: str) -> Array:
     if missing.any():
         row = int(source.rows[np.flatnonzero(missing)[0]])
         raise NotFiniteError(
-            f"{where}: `by` must have a value in each row, got none in row {row}. Drop the row, "
-            "or fill in its key."
+            "`by` must have a value in each row",
+            where=where,
+            got="none",
+            remedy="Drop the row, or fill in its key.",
+            row=row,
         )
     return key
 
@@ -271,22 +285,26 @@ def _assign_tasks(
         values = np.unique(key)
         if len(values) > _MAX_TASKS:
             raise ParameterError(
-                f"{where}: without `n_tasks` and `cuts` each value of `by` is a task, at most "
-                f"{_MAX_TASKS}, got {len(values)}. Pass `n_tasks` or `cuts` to define ranges."
+                "without `n_tasks` and `cuts` each value of `by` is a task, at most "
+                f"{_MAX_TASKS}, got {len(values)}. Pass `n_tasks` or `cuts` to define "
+                "ranges.",
+                where,
             )
         names = [f"{title} = {value}" for value in values.tolist()]
         return lambda other: _value_index(values, other, where), names
     if key.dtype.kind not in "iufbM" or (n_tasks is not None and cuts is not None):
         raise ParameterError(
-            f"{where}: ranges require numbers or dates, and either `n_tasks` or `cuts`, got "
-            f"{key.dtype}, n_tasks={n_tasks}, cuts={cuts}. Pass one of them, or omit both for one "
-            "task per value."
+            "ranges require numbers or dates, and either `n_tasks` or `cuts`, got "
+            f"{key.dtype}, n_tasks={n_tasks}, cuts={cuts}. Pass one of them, or omit "
+            "both for one task per value.",
+            where,
         )
     edges = _quantiles(key, n_tasks, where) if cuts is None else np.asarray(cuts)
     if edges.ndim != 1 or (len(edges) > 1 and not (edges[:-1] < edges[1:]).all()):
         raise ParameterError(
-            f"{where}: boundaries of tasks must increase, got {edges.tolist()}. Sort the cuts; "
-            "if many rows have equal keys, request fewer tasks."
+            f"boundaries of tasks must increase, got {edges.tolist()}. Sort the cuts; "
+            "if many rows have equal keys, request fewer tasks.",
+            where,
         )
     return lambda other: np.searchsorted(edges, other, side="right"), _ranges(edges, title)
 
@@ -312,9 +330,10 @@ def _value_index(values: Array, key: Array, where: str) -> Array:
     if (values[inside] != key).any():
         got = key[values[inside] != key][0]
         raise ParameterError(
-            f"{where}: each test row must have a value of `by` that occurs in training, got "
-            f"{got!r}. Drop such rows, or replace the {len(values)} tasks, one per value, by "
-            "ranges: n_tasks=..."
+            "each test row must have a value of `by` that occurs in training, got "
+            f"{got!r}. Drop such rows, or replace the {len(values)} tasks, one per "
+            "value, by ranges: n_tasks=...",
+            where,
         )
     return places
 
@@ -426,8 +445,9 @@ def experiences(
     if by is None:
         if cuts is not None or by_test is not None:
             raise ParameterError(
-                f"{_WHERE}: `cuts` and `by_test` require `by`, got `by` None. Pass the column or "
-                "the keys as `by`."
+                "`cuts` and `by_test` require `by`, got `by` None. Pass the column or "
+                "the keys as `by`.",
+                _WHERE,
             )
         named = _groups(groups, n_tasks, known)
         _check_groups(named, [source.y for source in known])
@@ -437,8 +457,9 @@ def experiences(
         conflicting = (groups, rows_per_class, test_rows_per_class, within or None)
         if any(each is not None for each in conflicting):
             raise ParameterError(
-                f"{_WHERE}: `groups`, `within` and rows per class must be omitted with `by`, got "
-                "both. Define tasks either by classes or by a key."
+                "`groups`, `within` and rows per class must be omitted with `by`, got "
+                "both. Define tasks either by classes or by a key.",
+                _WHERE,
             )
         tasks = _by_domains(known, n_tasks, cuts, seed, shuffle=shuffle)
     made = Experiences(name, known[0].X, known[1].X, tasks)
@@ -452,27 +473,31 @@ def _groups(
     if groups is not None:
         if n_tasks is not None:
             raise ParameterError(
-                f"{_WHERE}: `n_tasks` must be omitted with `groups`, which are the tasks, got "
-                f"{n_tasks}. Omit it."
+                "`n_tasks` must be omitted with `groups`, which are the tasks, got "
+                f"{n_tasks}. Omit it.",
+                _WHERE,
             )
         try:
             return [tuple(sorted(group)) for group in groups]
         except TypeError as error:
             raise LabelError(
-                f"{_WHERE}: `groups` must list the classes of each task, all of one type, got "
-                f"{groups!r}. Pass, for example, [(0, 1), (2, 3)]."
+                "`groups` must list the classes of each task, all of one type, got "
+                f"{groups!r}. Pass, for example, [(0, 1), (2, 3)].",
+                _WHERE,
             ) from error
     if known[0].y.dtype.kind == "f" or known[0].y.ndim > 1:
         raise ParameterError(
-            f"{_WHERE}: `by` must define the tasks for real targets, got "
-            "None. Name a column, or pass a key for each row."
+            "`by` must define the tasks for real targets, got None. Name a column, or "
+            "pass a key for each row.",
+            _WHERE,
         )
     classes = np.unique(known[0].y).tolist()
     n = max(1, len(classes) // 2) if n_tasks is None else whole(n_tasks, "n_tasks", _WHERE, low=1)
     if n > len(classes):
         raise ParameterError(
-            f"{_WHERE}: `n_tasks` must be at most {len(classes)}, the number of classes, got {n}. "
-            "Request fewer, or define tasks by a key with `by`."
+            f"`n_tasks` must be at most {len(classes)}, the number of classes, got {n}. "
+            "Request fewer, or define tasks by a key with `by`.",
+            _WHERE,
         )
     ends = np.linspace(0, len(classes), n + 1).astype(int)
     return [tuple(classes[a:b]) for a, b in itertools.pairwise(ends)]
@@ -483,9 +508,11 @@ def _check_groups(groups: list[tuple[str | int, ...]], labels: list[Array]) -> N
     absent = [label for label in flat if any(not (known == label).any() for known in labels)]
     if not flat or len(set(flat)) < len(flat) or absent or not all(groups):
         raise LabelError(
-            f"{_WHERE}: `groups` must name each class once, and only classes with training and "
-            f"test rows, got {groups}{f', of which {absent} have none' if absent else ''}. Choose "
-            f"from {np.unique(labels[0]).tolist()}."
+            "`groups` must name each class once, and only classes with training and "
+            "test rows, got "
+            f"{groups}{f', of which {absent} have none' if absent else ''}. Choose from "
+            f"{np.unique(labels[0]).tolist()}.",
+            _WHERE,
         )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from onepass.errors import RowsRefusedWarning, SourceError
+from onepass.errors import OnepassError, RowsRefusedWarning, SourceError
 from onepass.stream.files import Bytes, File
 from onepass.stream.literals import SKIP_REMEDY
 from onepass.stream.sources import BaseSource, Chunk, RawColumn
@@ -127,7 +127,11 @@ class ParseErrors:
 
     def _error(self, what: str, remedy: str) -> SourceError:
         joint = "" if what.startswith("must") else ":"
-        return SourceError(f"{_WHERE}: {self._source}{joint} {what}. {remedy}.")
+        return SourceError(
+            f"{self._source}{joint} {what}",
+            _WHERE,
+            remedy=f"{remedy}.",
+        )
 
 
 _LONGEST = 16 << 20  # bytes; a longer row is a mistake, such as an open quotation mark
@@ -226,8 +230,8 @@ class Lines:
     def too_long(self) -> SourceError:
         """Return the error for a row that exceeds the maximum length."""
         return SourceError(
-            f"op.stream.read: {self._source} must have rows of at most 16 MiB, got a "
-            f"longer one. {self._remedy}."
+            f"{self._source} must have rows of at most 16 MiB, got a longer one. {self._remedy}.",
+            "op.stream.read",
         )
 
 
@@ -444,14 +448,14 @@ class Delimited(BaseSource):
 
     def _parsed(
         self, text: bytes, wanted: Sequence[str], first: int
-    ) -> tuple[dict[str, RawColumn], int, dict[int, str]]:
+    ) -> tuple[dict[str, RawColumn], int, dict[int, OnepassError]]:
         """Parse rows to columns of text; also return their number, and errors of rows to skip."""
         if not text.strip(b"\r\n"):
             return {}, 0, {}
         every = self._names or []
         table, ragged = self._read(text, every, wanted or every[:1])
         n = table.num_rows + len(ragged)
-        bad: dict[int, str] = {}
+        bad: dict[int, OnepassError] = {}
         for row in ragged:
             at, fields = row.number - 1, (row.expected_columns, row.actual_columns)
             self._refuse(at, self._errors.ragged(first + at, *fields), bad)
@@ -468,7 +472,9 @@ class Delimited(BaseSource):
             columns[name] = self._decoded(column, name, first, bad)
         return columns, n, bad
 
-    def _decoded(self, column: pa.Array, name: str, first: int, bad: dict[int, str]) -> pa.Array:
+    def _decoded(
+        self, column: pa.Array, name: str, first: int, bad: dict[int, OnepassError]
+    ) -> pa.Array:
         """Decode a column of bytes as UTF-8."""
         try:
             return column.cast(pa.string())
@@ -482,8 +488,8 @@ class Delimited(BaseSource):
                     self._refuse(i, self._errors.encoding(first + i, name), bad)
             return pa.array(texts, pa.string())
 
-    def _refuse(self, i: int, error: SourceError, bad: dict[int, str]) -> None:
+    def _refuse(self, i: int, error: SourceError, bad: dict[int, OnepassError]) -> None:
         """Raise the error of a row, or store it if such rows are skipped."""
         if not self._skip:
             raise error
-        bad.setdefault(i, str(error))
+        bad.setdefault(i, error)

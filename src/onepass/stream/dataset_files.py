@@ -146,9 +146,10 @@ def recording(time: str, *groups: str) -> Form:
                 parts = [arrays[time][:, None], *(arrays[group] for group in groups)]
         except (OSError, ValueError, KeyError, EOFError, IndexError) as error:
             raise SourceError(
-                f"op.stream: {paths[0]} must be a NumPy archive that contains {time!r} and "
-                f"{', '.join(map(repr, groups))}, got one that cannot be read ({error}). "
-                "Export it again."
+                f"{paths[0]} must be a NumPy archive that contains {time!r} and "
+                f"{', '.join(map(repr, groups))}, got one that cannot be read "
+                f"({error}). Export it again.",
+                "op.stream",
             ) from error
         joints = [
             f"{group}{j}"
@@ -268,9 +269,10 @@ class Electricity:
         missing = [name for name in self.columns[:-1] if name not in names]
         if missing:
             raise SourceError(
-                f"op.stream.fetch: electricity of OpenML must have the columns "
-                f"{list(self.columns[:-1])}, got {names}. The data set has changed: please report "
-                "this."
+                "electricity of OpenML must have the columns "
+                f"{list(self.columns[:-1])}, got {names}. The data set has changed: "
+                "please report this.",
+                "op.stream.fetch",
             )
         data = np.asarray(bunch.data)
         block = {name: data[:, names.index(name)].astype(float) for name in self.columns[:-1]}
@@ -290,9 +292,10 @@ def _bunch(name: str, version: int, progress: Progress) -> Any:
         return fetch_openml(name, version=version, as_frame=False, parser=parser, cache=False)
     except (OSError, ValueError) as error:
         raise SourceError(
-            f"op.stream.fetch: {name} must be fetched from OpenML, got no usable response "
-            f"({error}). Check the connection and try again, or put the files into the folder "
-            "named by ONEPASS_DATA; op.stream.datasets() lists them."
+            f"{name} must be fetched from OpenML, got no usable response ({error}). "
+            "Check the connection and try again, or put the files into the folder "
+            "named by ONEPASS_DATA; op.stream.datasets() lists them.",
+            "op.stream.fetch",
         ) from error
 
 
@@ -431,9 +434,10 @@ class Entry(DatasetInfo):
             return paths
         if self.fetcher is None:
             raise SourceError(
-                f"{where}: {self.name!r} must exist as {', '.join(self.files)} in the folder named "
-                "by ONEPASS_DATA, got no such file there or in "
-                f"{cache_folder(cache)}. {self.how}."
+                f"{self.name!r} must exist as {', '.join(self.files)} in the folder "
+                "named by ONEPASS_DATA, got no such file there or in "
+                f"{cache_folder(cache)}. {self.how}.",
+                where,
             )
         path = cache_folder(cache) / (self.fetched or self.files[0])
         self.fetcher(path, progress)
@@ -477,6 +481,7 @@ class Entry(DatasetInfo):
 
     def _file_error(self, path: Path, expected: str, got: str) -> SourceError:
         return SourceError(
-            f"op.stream.dataset: {path} must have {expected}, as {self.name!r} has, got {got}. "
-            f"Delete the file. {self.how}."
+            f"{path} must have {expected}, as {self.name!r} has, got {got}. Delete the "
+            f"file. {self.how}.",
+            "op.stream.dataset",
         )

@@ -54,9 +54,10 @@ def check_types(types: Mapping[str, str] | None, where: str) -> dict[str, str]:
     for name, kind in requested.items():
         if kind not in DTYPE_CODES:
             raise ParameterError(
-                f"{where}: `types` must map each column to one of "
-                f"{', '.join(map(repr, DTYPE_CODES))}, "
-                f"got {kind!r} for column {name!r}. Use one of these types."
+                "`types` must map each column to one of "
+                f"{', '.join(map(repr, DTYPE_CODES))}, got {kind!r} for column "
+                f"{name!r}. Use one of these types.",
+                where,
             )
     return requested
 
@@ -162,7 +163,7 @@ class ColumnTypes:
         return DTYPE_CODES[kind].replace("b", "f")
 
     def _convert(
-        self, name: str, column: RawColumn, first: int, chunk: Chunk, bad: dict[int, str]
+        self, name: str, column: RawColumn, first: int, chunk: Chunk, bad: dict[int, OnepassError]
     ) -> Array:
         """Convert a column to an array; raise for values of another type, or mark them as bad."""
         if isinstance(column, pa.ChunkedArray):
@@ -186,7 +187,7 @@ class ColumnTypes:
             )
             if not self._skip:
                 raise error
-            bad.setdefault(i, str(error))
+            bad.setdefault(i, error)
         return array
 
     def _of_given_type(self, name: str, column: RawColumn, first: int) -> _Converted:
@@ -297,7 +298,7 @@ class ColumnTypes:
     def _error(
         self, name: str, row: int, value: object, expected: str, *, csv: bool
     ) -> SourceError:
-        place = f"op.stream.read: {self._located(row)}, column {name!r}"
+        place = f"{self._located(row)}, column {name!r}"
         value = value.as_py() if isinstance(value, pa.Scalar) else value
         if _kind(value) == ("", False):
             shown: Any
@@ -310,8 +311,11 @@ class ColumnTypes:
             elif isinstance(value, int):
                 expected, shown = "a number within float64", "a number of more than 308 digits"
             return SourceError(
-                f"{place} must be {expected}, got {shown}. Exclude the column with drop=[{name!r}] "
-                f"(--drop {name}), or pass {SKIP_REMEDY}."
+                f"{place} must be {expected}",
+                "op.stream.read",
+                got=shown,
+                remedy=f"Exclude the column with drop=[{name!r}] (--drop {name}), or pass "
+                f"{SKIP_REMEDY}.",
             )
         if isinstance(value, dt.datetime) and expected.startswith("a date"):
             expected = f"a date {'without' if value.tzinfo else 'with'} a time zone"
@@ -319,7 +323,9 @@ class ColumnTypes:
         shown = shown.item() if isinstance(shown, np.generic) else shown
         na = f"na=({value!r},) (--na {value!r}) if it means missing, " if csv else ""
         remedy = self._parser.remedy(name, value, na)
-        return SourceError(f"{place} must be {expected}, got {shown!r}. {remedy}")
+        return SourceError(
+            f"{place} must be {expected}", "op.stream.read", got=repr(shown), remedy=remedy
+        )
 
 
 def _majority_array(values: list[Any], form: str | None) -> tuple[Array, list[int]]:

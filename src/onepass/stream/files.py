@@ -164,19 +164,20 @@ class File:
             raise
         except ImportError as missing:
             raise MissingExtraError(
-                f"{_WHERE}: {self} requires a package besides fsspec ({missing}). "
-                "Install it, or download the file and pass its path."
+                f"{self} requires a package besides fsspec ({missing}). Install it, or "
+                "download the file and pass its path.",
+                _WHERE,
             ) from missing
         except FileNotFoundError as error:
             raise SourceError(
-                f"{_WHERE}: {self} must be a file, got an address without a file. Check the "
-                "address."
+                f"{self} must be a file, got an address without a file. Check the address.",
+                _WHERE,
             ) from error
         except Exception as error:
             raise SourceError(
-                f"{_WHERE}: {self} must be a readable file, got "
-                f"{type(error).__name__}: {_without_secrets(str(error))}. Check the address and "
-                "its permissions."
+                f"{self} must be a readable file, got {type(error).__name__}: "
+                f"{_without_secrets(str(error))}. Check the address and its permissions.",
+                _WHERE,
             ) from error
 
 
@@ -300,8 +301,9 @@ class Bytes:
                 "must be complete" if self.packing is None else "must be a complete compressed file"
             )
             raise SourceError(
-                f"{_WHERE}: {self.name} {packed}, got a truncated or damaged one ({error}). "
-                "Copy or download the file again."
+                f"{self.name} {packed}, got a truncated or damaged one ({error}). Copy "
+                "or download the file again.",
+                _WHERE,
             ) from error
 
 

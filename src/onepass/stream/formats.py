@@ -119,16 +119,18 @@ class ReadOptions:
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
             raise ParameterError(
-                f"{_WHERE}: `format` must be one of {', '.join(FORMATS)}, got {self.format!r}."
-                f"{did_you_mean(str(self.format), FORMATS) or ' Omit it if the suffix names it.'}"
+                f"`format` must be one of {', '.join(FORMATS)}, got {self.format!r}."
+                f"{did_you_mean(str(self.format), FORMATS) or ' Omit it if the suffix names it.'}",
+                _WHERE,
             )
         mark = self.delimiter
         if mark is not None and (
             not isinstance(mark, str) or len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0'
         ):
             raise ParameterError(
-                f"{_WHERE}: `delimiter` must be one ASCII character other than a quotation mark or "
-                f"a line break, got {mark!r}. Pass, for example, ';' or a tab."
+                "`delimiter` must be one ASCII character other than a quotation mark "
+                f"or a line break, got {mark!r}. Pass, for example, ';' or a tab.",
+                _WHERE,
             )
         if self.format is not None:
             self.check(self.format, self.format)
@@ -144,8 +146,9 @@ class ReadOptions:
         """Raise if options of CSV are set for another format."""
         for option in self.given.keys() & _REMEDIES if kind not in {"csv", "tsv"} else ():
             raise ParameterError(
-                f"{_WHERE}: `{option}` must be omitted unless the source is CSV or TSV, got "
-                f"{self.given[option]!r} for {name}. {_REMEDIES[option]}."
+                f"`{option}` must be omitted unless the source is CSV or TSV, got "
+                f"{self.given[option]!r} for {name}. {_REMEDIES[option]}.",
+                _WHERE,
             )
 
     def passes(self, key: str) -> bool:
@@ -169,9 +172,10 @@ class ReadOptions:
             else:
                 remedy = f"Rename the file, convert it, or pass format= ({', '.join(FORMATS)})"
             raise SourceError(
-                f"{_WHERE}: {file} must have one of the suffixes {', '.join(SUFFIXES)}, for "
-                f"text and Arrow also with {', '.join(PACKED)}, got {suffix or 'none'!r}. "
-                f"{remedy}."
+                f"{file} must have one of the suffixes {', '.join(SUFFIXES)}, for text "
+                f"and Arrow also with {', '.join(PACKED)}, got {suffix or 'none'!r}. "
+                f"{remedy}.",
+                _WHERE,
             )
         return self._source(kind, file, name or file.name)
 
@@ -353,9 +357,10 @@ class FileSequence(BaseSource):
         file, partitions = self._files[i]
         if both := [name for name in names if name in partitions]:
             raise ColumnError(
-                f"op.stream.read: {file} must have no column {both[0]!r}, the key of a folder on "
-                "its path, got one. Rename the column or the folder, or pass a list of paths, "
-                "whose folders are ignored."
+                f"{file} must have no column {both[0]!r}, the key of a folder on its "
+                "path, got one. Rename the column or the folder, or pass a list of "
+                "paths, whose folders are ignored.",
+                "op.stream.read",
             )
 
     def _check_columns(self, there: list[str] | None, every: list[str] | None, file: File) -> None:
@@ -367,8 +372,9 @@ class FileSequence(BaseSource):
             got = [f"no {join_names(lacks)}"] if lacks else []
             got += [f"also {join_names(more)}"] if more else []
             raise ColumnError(
-                f"op.stream.read: {file} must have the columns of {self._files[0][0]}, got "
-                f"{' and '.join(got)}. Fix the file, or exclude it."
+                f"{file} must have the columns of {self._files[0][0]}, got "
+                f"{' and '.join(got)}. Fix the file, or exclude it.",
+                "op.stream.read",
             )
 
     def _partition_column(self, name: str, value: str | None, n: int) -> RawColumn:

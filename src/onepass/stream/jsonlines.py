@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from onepass.errors import SourceError
+from onepass.errors import OnepassError, SourceError
 from onepass.stream.csv import Lines, skip_unterminated
 from onepass.stream.files import Bytes, File
 from onepass.stream.literals import SKIP_REMEDY
@@ -86,7 +86,7 @@ class JsonLines(BaseSource):
                         "one JSON object per line, got an array. Write its elements as lines, for "
                         "example by: jq -c '.[]'"
                     )
-                bad: dict[int, str] = {}
+                bad: dict[int, OnepassError] = {}
                 rows = self._rows(text, line, bad)
                 columns = self._columns(rows)
                 first, line = first + len(rows), line + text.count(b"\n")
@@ -97,9 +97,12 @@ class JsonLines(BaseSource):
             opened.close()
 
     def _error(self, error: str) -> SourceError:
-        return SourceError(f"op.stream.read: {self.name} must contain {error}.")
+        return SourceError(
+            f"{self.name} must contain {error}.",
+            "op.stream.read",
+        )
 
-    def _rows(self, text: bytes, line: int, bad: dict[int, str]) -> list[dict[str, Any]]:
+    def _rows(self, text: bytes, line: int, bad: dict[int, OnepassError]) -> list[dict[str, Any]]:
         """Parse lines to objects; store the errors of invalid lines in ``bad``."""
         try:
             return [_OBJECTS.decode(one) for one in text.split(b"\n") if one.strip()]
@@ -112,13 +115,14 @@ class JsonLines(BaseSource):
                 except (ValueError, TypeError, RecursionError) as error:
                     shown = one.strip()[:60].decode("utf-8", "replace")
                     why = "nested too deeply" if isinstance(error, RecursionError) else error
-                    message = (
-                        f"op.stream.read: {self.name}: line {number} must be one JSON object in "
-                        f"UTF-8, got {shown!r} ({why}). Fix the line, or pass {SKIP_REMEDY}."
+                    bad[len(rows)] = SourceError(
+                        f"{self.name}: line {number} must be one JSON object in UTF-8",
+                        "op.stream.read",
+                        got=f"{shown!r} ({why})",
+                        remedy=f"Fix the line, or pass {SKIP_REMEDY}.",
                     )
                     if not self._skip:
-                        raise SourceError(message) from None
-                    bad[len(rows)] = message
+                        raise bad[len(rows)] from None
                     rows.append({})
         return rows
 

@@ -255,8 +255,9 @@ class TextParser:
         text, typing = type_option(name, "text"), type_option(name, self.kind(form))
         if what in {"spelling", "ambiguous"}:
             raise TypeMismatchError(
-                f"op.stream.read: {where} must contain {noun}, got {at}. Pass {remedy}, or {text} "
-                "if the column is text."
+                f"{where} must contain {noun}, got {at}. Pass {remedy}, or {text} if "
+                "the column is text.",
+                "op.stream.read",
             )
         count = f"{fits:,} of the first {total:,} values are {noun}"
         if what == "zeros":
@@ -269,9 +270,10 @@ class TextParser:
         advice = f"Pass {', '.join(ways)}{', or ' * bool(ways)}{text} if"
         if what == "mixed" and target and fits > _MAX_SHARE * total:
             raise TypeMismatchError(
-                f"op.stream.read: {source}: the target {name!r} must contain numbers or labels, "
-                f"got both: {shown}. {advice} all of them are labels; the task is then "
-                "classification."
+                f"{source}: the target {name!r} must contain numbers or labels, got "
+                f"both: {shown}. {advice} all of them are labels; the task is then "
+                "classification.",
+                "op.stream.read",
             )
         if warn:
             warnings.warn(
@@ -505,9 +507,10 @@ def _check(decimal: str, thousands: str, date_format: str | None) -> None:
     marks = [decimal, *([thousands] if thousands else [])]
     if len({*marks}) < len(marks) or not all(re.fullmatch(r"[^\w+-]", str(m)) for m in marks):
         raise ParameterError(
-            "op.stream.read: `decimal` and `thousands` must be two different characters other than "
-            f"letters, digits and signs, got {decimal!r} and {thousands!r}. Pass, for example, ',' "
-            "and '.'."
+            "`decimal` and `thousands` must be two different characters other than "
+            f"letters, digits and signs, got {decimal!r} and {thousands!r}. Pass, for "
+            "example, ',' and '.'.",
+            "op.stream.read",
         )
     tried = dt.datetime(2001, 2, 3, tzinfo=dt.UTC)
     with suppress(ValueError, TypeError, re.error):
@@ -515,6 +518,7 @@ def _check(decimal: str, thousands: str, date_format: str | None) -> None:
         if (day.year, day.month) == (2001, 2):
             return
     raise ParameterError(
-        "op.stream.read: `date_format` must be a strptime format that has a year and a month, "
-        f"got {date_format!r}. Pass, for example, '%d/%m/%Y'."
+        "`date_format` must be a strptime format that has a year and a month, got "
+        f"{date_format!r}. Pass, for example, '%d/%m/%Y'.",
+        "op.stream.read",
     )

@@ -74,7 +74,10 @@ def _decompressed(path: Path) -> bytes:
 
 
 def _file_error(path: Path, what: str) -> SourceError:
-    return SourceError(f"op.stream: {path} {what}. Delete the file and fetch it again.")
+    return SourceError(
+        f"{path} {what}. Delete the file and fetch it again.",
+        "op.stream",
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,9 +175,10 @@ class ImageChecksums:
             total = int(x.sum(dtype=np.int64))
             if counts != labels or total != pixels:
                 raise SourceError(
-                    f"op.stream: {where}: the {part} images must have labels {labels} times and "
-                    f"pixels that sum to {pixels}, got {counts} and {total}. Delete the file and "
-                    "fetch it again."
+                    f"{where}: the {part} images must have labels {labels} times and "
+                    f"pixels that sum to {pixels}, got {counts} and {total}. Delete the "
+                    "file and fetch it again.",
+                    "op.stream",
                 )
 
     def source(self, paths: Sequence[Path], name: str) -> Pair:
@@ -193,6 +197,7 @@ def _unpacked(path: Path) -> Images:
             return Images(**{name: arrays[name] for name in Images.__slots__})
     except (OSError, ValueError, KeyError, EOFError) as error:
         raise SourceError(
-            f"op.stream: {path} must contain the fetched images, got an unreadable file "
-            f"({error}). Delete the file and fetch it again."
+            f"{path} must contain the fetched images, got an unreadable file ({error}). "
+            "Delete the file and fetch it again.",
+            "op.stream",
         ) from error

@@ -58,8 +58,9 @@ def _open_source(source: Any, reading: ReadOptions) -> Source:
     in_memory = _in_memory(source, reading.skip)
     if reading.format is not None:
         raise ParameterError(
-            f"{_WHERE}: `format` must be omitted unless the source is a file, got "
-            f"{reading.format!r} for {in_memory.name}. Omit it."
+            "`format` must be omitted unless the source is a file, got "
+            f"{reading.format!r} for {in_memory.name}. Omit it.",
+            _WHERE,
         )
     reading.check(None, in_memory.name)
     return in_memory
@@ -77,9 +78,10 @@ def _in_memory(source: Any, skip: bool) -> Source:  # noqa: FBT001
     if isinstance(source, Iterable) and not isinstance(source, (bytes, Mapping)):
         return RowIterable(source, skip=skip)
     raise TypeMismatchError(
-        f"{_WHERE}: `source` must be a path, a file object, a DataFrame, an array, (X, y) or an "
-        f"iterable of rows, got {type(source).__name__}. Collect lazy frames first, and pass "
-        "columns as a DataFrame."
+        "`source` must be a path, a file object, a DataFrame, an array, (X, y) or an "
+        f"iterable of rows, got {type(source).__name__}. Collect lazy frames first, and "
+        "pass columns as a DataFrame.",
+        _WHERE,
     )
 
 
@@ -123,16 +125,18 @@ def _file(text: str) -> File:
         return file
     if file.is_dir():
         raise SourceError(
-            f"{_WHERE}: {file} must be a file, got a directory. Pass only the directory, or the "
-            "files that it contains."
+            f"{file} must be a file, got a directory. Pass only the directory, or the "
+            "files that it contains.",
+            _WHERE,
         )
     if not file.exists():
         known = format_of(file.name) is not None
         sets = "" if known else f" Named data sets are {', '.join(catalogue.names())}."
         raise SourceError(
-            f"{_WHERE}: {file} must be a file, got a path that does not exist. "
-            f"Check the path, which is relative to {Path.cwd()}.{sets}"
-            f"{'' if known else did_you_mean(text, catalogue.names())}"
+            f"{file} must be a file, got a path that does not exist. Check the path, "
+            "which is relative to "
+            f"{Path.cwd()}.{sets}{'' if known else did_you_mean(text, catalogue.names())}",
+            _WHERE,
         )
     return file
 
@@ -142,8 +146,9 @@ def _pattern_files(pattern: File) -> tuple[list[FoundFile], str]:
     files = pattern.matching()
     if not files:
         raise SourceError(
-            f"{_WHERE}: the pattern {pattern} must match at least one file, got none. Check the "
-            f"pattern, which is relative to {Path.cwd()}."
+            f"the pattern {pattern} must match at least one file, got none. Check the "
+            f"pattern, which is relative to {Path.cwd()}.",
+            _WHERE,
         )
     words = pattern.parts()
     fixed = next(i for i, word in enumerate(words) if any(mark in word for mark in "*?["))
@@ -161,9 +166,10 @@ def _folder_files(folder: File, reading: ReadOptions) -> tuple[list[FoundFile], 
     if other or not seen:
         got = f"{other[0]}, which has another format" if other else "none"
         raise SourceError(
-            f"{_WHERE}: the folder {folder} must contain files of one format "
-            f"({', '.join(FORMATS)}), "
-            f'got {got}. Select files by a pattern, such as "{folder}/*.parquet".'
+            f"the folder {folder} must contain files of one format "
+            f"({', '.join(FORMATS)}), got {got}. Select files by a pattern, such as "
+            f'"{folder}/*.parquet".',
+            _WHERE,
         )
     return _ordered(seen, depth, str(folder))
 
@@ -174,9 +180,10 @@ def _ordered(files: Sequence[File], depth: int, name: str) -> tuple[list[FoundFi
     keys = list(found[0].partitions)
     if odd := next((one for one in found if list(one.partitions) != keys), None):
         raise SourceError(
-            f"{_WHERE}: all files of {name} must be in folders with the keys of {files[0]}, "
-            f"{keys}, got {list(odd.partitions)} for {odd.file}. "
-            "Move the file, or select files by a pattern."
+            f"all files of {name} must be in folders with the keys of {files[0]}, "
+            f"{keys}, got {list(odd.partitions)} for {odd.file}. Move the file, or "
+            "select files by a pattern.",
+            _WHERE,
         )
     return sorted(found, key=lambda one: natural_key(str(one.file))), name
 
@@ -370,8 +377,9 @@ def _header(header: Any) -> bool | tuple[str, ...]:
         isinstance(n, str) and n and first_unencodable([n]) is None for n in names
     ):
         raise ParameterError(
-            f"{_WHERE}: `header` must be True, False or the column names, got {header!r}. Pass "
-            "a list of names, or False for x0, x1, …"
+            f"`header` must be True, False or the column names, got {header!r}. Pass a "
+            "list of names, or False for x0, x1, …",
+            _WHERE,
         )
     return names
 

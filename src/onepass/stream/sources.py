@@ -88,7 +88,7 @@ class Chunk:
     targets: Mapping[str, RawColumn] | None = None
     flat: bool = True
     fraction: float | None = None
-    bad: Mapping[int, str] = field(default_factory=dict)
+    bad: Mapping[int, OnepassError] = field(default_factory=dict)
 
     @property
     def table(self) -> Table:
@@ -199,14 +199,16 @@ class Matrix(BaseSource):
     ) -> None:
         if hasattr(X, "toarray") and hasattr(X, "nnz"):
             raise TypeMismatchError(
-                f"{_WHERE}: the array must be dense, got the sparse {type(X).__name__}. "
-                "Sparse input is not supported; convert with .toarray()."
+                f"the array must be dense, got the sparse {type(X).__name__}. Sparse "
+                "input is not supported; convert with .toarray().",
+                _WHERE,
             )
         array = np.asarray(X)
         if array.ndim != 2:
             raise ShapeError(
-                f"{_WHERE}: the array must have shape (n, d), got {array.shape}. "
-                "Reshape it: X.reshape(-1, 1) for a single feature."
+                f"the array must have shape (n, d), got {array.shape}. Reshape it: "
+                "X.reshape(-1, 1) for a single feature.",
+                _WHERE,
             )
         super().__init__(name, array.shape[0], repeatable=True, prefetch=False)
         self._array = array
@@ -249,15 +251,17 @@ class Frame(BaseSource):
             self._frame: Any = nw.from_native(frame, eager_only=True)
         except ValueError as error:
             raise ColumnError(
-                f"{_WHERE}: the columns of the frame must have unique names, got: {error}. "
-                "Rename the columns."
+                f"the columns of the frame must have unique names, got: {error}. Rename "
+                "the columns.",
+                _WHERE,
             ) from error
         for label in self._frame.columns:
             if isinstance(label, tuple):  # a MultiIndex of pandas
                 raise ColumnError(
-                    f"{_WHERE}: the columns of the frame must have names of one level, got "
-                    f"{label!r}. Join the levels: frame.columns = ['_'.join(map(str, c)) for c in "
-                    "frame.columns]."
+                    "the columns of the frame must have names of one level, got "
+                    f"{label!r}. Join the levels: frame.columns = ['_'.join(map(str, "
+                    "c)) for c in frame.columns].",
+                    _WHERE,
                 )
         super().__init__(name, len(self._frame), repeatable=True, prefetch=False)
 
@@ -313,8 +317,9 @@ class Pair(BaseSource):
         n = features.n_rows
         if targets.ndim not in {1, 2} or len(targets) != n:
             raise ShapeError(
-                f"{_WHERE}: `y` must have shape ({n},) or ({n}, c), one target for each row of X, "
-                f"got {targets.shape}. Check that X and y come from the same rows."
+                f"`y` must have shape ({n},) or ({n}, c), one target for each row of X, "
+                f"got {targets.shape}. Check that X and y come from the same rows.",
+                _WHERE,
             )
         super().__init__(features.name, n, repeatable=True, prefetch=False)
         self._features = features
@@ -379,7 +384,7 @@ class RowIterable(BaseSource):
                     if not self._skip:
                         raise
                     split_row.append(({}, {}))
-                    bad[i] = str(error)
+                    bad[i] = error
             done += len(taken)
             targets = columns_of_dicts([y for _, y in split_row]) if parts.pairs else None
             fraction = done / self.n_rows if self.n_rows else None
@@ -395,8 +400,9 @@ def columns_of_dicts(rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[Any]]:
     columns = {str(name): [row.get(name) for row in rows] for name in names}
     if len(columns) < len(names):
         raise ColumnError(
-            "Table: column names must be unique after conversion to text, got "
-            f"{list(names)}. Rename the duplicates."
+            f"column names must be unique after conversion to text, got {list(names)}. "
+            "Rename the duplicates.",
+            "Table",
         )
     return columns
 
@@ -419,17 +425,19 @@ class _RowSplitter:
         if not good:
             form = "a pair (x, y), like the first row" if self.pairs else "a dict of named features"
             raise TypeMismatchError(
-                f"{_WHERE}: {self._located(number)} must be {form}, got "
-                f"{type(row).__name__}. Pass all rows in one form: dicts, "
-                "pairs (x, y), or one array of shape (n, d)."
+                f"{self._located(number)} must be {form}, got {type(row).__name__}. "
+                "Pass all rows in one form: dicts, pairs (x, y), or one array of shape "
+                "(n, d).",
+                _WHERE,
             )
         x, y = row if self.pairs else (row, None)
         if not isinstance(x, Mapping):
             array = _array(x)
             if array.ndim != 1:
                 raise ShapeError(
-                    f"{_WHERE}: {self._located(number)}: `x` must be a dict or have "
-                    f"shape (d,), got shape {array.shape}. Pass one row at a time."
+                    f"{self._located(number)}: `x` must be a dict or have shape (d,), "
+                    f"got shape {array.shape}. Pass one row at a time.",
+                    _WHERE,
                 )
             x = {f"x{j}": value for j, value in enumerate(array.tolist())}
         return x, {} if y is None else self._targets(y, number)
@@ -440,9 +448,10 @@ class _RowSplitter:
         form = "a dict" if isinstance(y, Mapping) else f"shape {shape}"
         if len(shape) > 1 or self._form not in {"", form}:
             raise ShapeError(
-                f"{_WHERE}: {self._located(number)}: `y` must be one value per row, or have equal "
-                f"shape in all rows, got {form}"
-                f"{self._form and f' after {self._form}'}. Pass the same targets in every row."
+                f"{self._located(number)}: `y` must be one value per row, or have equal "
+                f"shape in all rows, got {form}{self._form and f' after {self._form}'}. "
+                "Pass the same targets in every row.",
+                _WHERE,
             )
         self._form, self.flat = form, form == "shape ()"
         if isinstance(y, Mapping):

@@ -10,7 +10,6 @@ float64, text in UTF-8, dates as microseconds; missing values of all types are e
 """
 
 import hashlib
-import re
 import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import RowsRefusedWarning, SourceError
+from onepass.errors import OnepassError, RowsRefusedWarning, SourceError
 from onepass.stream.choice import ColumnSelection, Split
 from onepass.stream.dtypes import ColumnTypes, missing_column
 from onepass.stream.literals import TYPE_NAMES, TextParser
@@ -424,7 +423,6 @@ def _columns(then: Mapping[str, str | None], now: Mapping[str, str | None]) -> l
 
 _AHEAD = 2  # blocks read ahead
 _MAX_SHOWN = 3  # bad rows named in the final warning
-_REMEDY = re.compile(r"\. (?=Fix|Exclude|Convert)")  # start of the remedy in the error of a row
 _MIN_ROWS_AHEAD = 1024  # minimum number of rows to read ahead
 _Block = tuple[Rows, float | None, tuple[int, int]]
 
@@ -516,7 +514,7 @@ class Stream:
         self.start = self.rows_read = whole(start, "start", "op.stream", low=0)
         self.fraction: float | None = None
         self.bad_rows = self.incomplete_rows = 0
-        self._bad: list[str] = []  # errors of the first bad rows
+        self._bad: list[OnepassError] = []  # errors of the first bad rows
         self._source = source
         self._selection = selection
         self._requested_types = dict(types)
@@ -667,8 +665,10 @@ class Stream:
     def _open_chunks(self, start: int, *, tap: bool = False) -> Iterator[Chunk]:
         if self._was_started and not self.repeatable:
             raise SourceError(
-                f"op.stream: {self.name} must be iterated only once, since its source cannot be "
-                "read again, got a second iteration. Write the rows to a file to read them again."
+                f"{self.name} must be iterated only once, since its source cannot be "
+                "read again, got a second iteration. Write the rows to a file to read "
+                "them again.",
+                "op.stream",
             )
         self._was_started = True
         names = self._names()
@@ -761,10 +761,10 @@ class Stream:
             blocks.close()
             if self.bad_rows:
                 n, first = self.bad_rows, self._bad[: self.bad_rows]
-                shown = "; ".join(_REMEDY.split(one)[0].rstrip(".") for one in first)
+                shown = "; ".join(str(one.at(where="", remedy="")) for one in first)
                 warnings.warn(
                     f"{self.name}: {n:,} bad {'row was' if n == 1 else 'rows were'} skipped: "
-                    f"{shown.replace('op.stream.read: ', '')}{'; and others' * (n > _MAX_SHOWN)}.",
+                    f"{shown}{'; and others' * (n > _MAX_SHOWN)}.",
                     RowsRefusedWarning,
                     stacklevel=3,
                 )
@@ -778,29 +778,37 @@ class Stream:
     def _check(self, rebatcher: Rebatcher, seen: int, bad: int) -> None:
         if not seen:
             raise SourceError(
-                f"op.stream: {self.name} must contain rows, got none. "
-                "Check that the source is complete and the right one."
+                f"{self.name} must contain rows, got none. Check that the source is "
+                "complete and the right one.",
+                "op.stream",
             )
         if seen < self.start:
             raise SourceError(
-                f"op.stream: {self.name} must contain the {self.start:,} rows to skip, got "
-                f"{seen:,}. Check that the source is the same, or pass a smaller `start`."
+                f"{self.name} must contain the {self.start:,} rows to skip, got "
+                f"{seen:,}. Check that the source is the same, or pass a smaller "
+                "`start`.",
+                "op.stream",
             )
         if bad == seen:
             self.bad_rows = bad
             raise SourceError(
-                f"op.stream: {self.name} must contain valid rows, got {seen:,} bad ones, "
-                f"all skipped, the first: {_REMEDY.split(self._bad[0])[0]}. Check the format."
+                f"{self.name} must contain valid rows, got {seen:,} bad ones, all "
+                f"skipped, the first: {self._bad[0].at(where='', remedy='')}. Check the format.",
+                "op.stream",
             )
         if not rebatcher.used and not self.start:
             if rebatcher.gaps:
                 raise SourceError(
-                    f"op.stream: {self.name} must contain complete rows, got a missing value in "
+                    f"{self.name} must contain complete rows, got a missing value in "
                     f"each of its {rebatcher.seen} rows that have a target. Drop empty "
-                    "columns, or pass missing='keep' (--missing impute) to keep such rows."
+                    "columns, or pass missing='keep' (--missing impute) to keep such "
+                    "rows.",
+                    "op.stream",
                 )
             which = "they are" if self.target is None else f"the target {self.target!r} is"
             raise SourceError(
-                f"op.stream: {self.name} must contain targets, but {which} missing in all of its "
-                f"{rebatcher.seen} rows. Pass another target, or None to read only features."
+                f"{self.name} must contain targets, but {which} missing in all of its "
+                f"{rebatcher.seen} rows. Pass another target, or None to read only "
+                "features.",
+                "op.stream",
             )

@@ -257,15 +257,17 @@ class Experiences:
         where = "Experiences.held_out"
         if self.tests:
             raise ParameterError(
-                f"{where}: each experience must be a task, got blocks without boundaries. Hold "
-                "out rows first, then remove the boundaries."
+                "each experience must be a task, got blocks without boundaries. Hold "
+                "out rows first, then remove the boundaries.",
+                where,
             )
         whole(rows, "rows", where, low=1)
         fewest = min(len(task.train.rows) for task in self.tasks)
         if rows >= fewest:
             raise ParameterError(
-                f"{where}: `rows` must be less than the {fewest} training rows of the smallest "
-                f"task, got {rows}. Hold out fewer rows."
+                f"`rows` must be less than the {fewest} training rows of the smallest "
+                f"task, got {rows}. Hold out fewer rows.",
+                where,
             )
         subset = slice(-rows), slice(-rows, None)
         tasks = [
@@ -319,9 +321,10 @@ def experience(given: object, name: str, where: str) -> Experience:
         return _testable(given, where)
     if not isinstance(given, (tuple, list)) or len(given) not in {2, 4}:
         raise ParameterError(
-            f"{where}: an experience must be an Experience, (X, y) or (X, y, X_test, y_test), got "
-            f"{type(given).__name__}. Pass rows with their targets, or create tasks with "
-            "op.stream.experiences(X, y)."
+            "an experience must be an Experience, (X, y) or (X, y, X_test, y_test), "
+            f"got {type(given).__name__}. Pass rows with their targets, or create tasks "
+            "with op.stream.experiences(X, y).",
+            where,
         )
     X, y = _pair(given[0], given[1], where)
     if len(given) == 4:
@@ -337,9 +340,10 @@ def experience(given: object, name: str, where: str) -> Experience:
 def _testable(one: Experience, where: str) -> Experience:
     if not len(one.y_test):
         raise ShapeError(
-            f"{where}: experience {one.name!r} must have test rows, got {len(one.y)} training rows "
-            "and no test rows. Pass X_test and y_test, or at least three rows, one of which "
-            "becomes a test row."
+            f"experience {one.name!r} must have test rows, got {len(one.y)} training "
+            "rows and no test rows. Pass X_test and y_test, or at least three rows, "
+            "one of which becomes a test row.",
+            where,
         )
     return one
 
@@ -369,8 +373,10 @@ def _pair(X: TableLike, y: ArrayLike, where: str) -> tuple[Any, Array]:
     rows, targets = as_rows(X), np.asarray(y)
     if targets.ndim < 1 or len(rows) != len(targets):
         raise ShapeError(
-            f"{where}: an experience must have one target per row, got {len(rows)} rows and "
-            f"targets of shape {targets.shape}. Pass X of shape (n, …) and y of shape (n,)."
+            f"an experience must have one target per row, got {len(rows)} rows and "
+            f"targets of shape {targets.shape}. Pass X of shape (n, …) and y of shape "
+            "(n,).",
+            where,
         )
     if targets.ndim == 1 and targets.dtype.kind != "f":
         targets = labels(targets, len(targets), where)
@@ -465,7 +471,8 @@ def reorder_tasks(
         wanted = list(order)
     if sorted(wanted) != list(range(len(made))):
         raise ParameterError(
-            f"{where}: `{name}` must contain each of the indices 0 to {len(made) - 1} once, got "
-            f"{wanted}. Pass a permutation of range({len(made)}), or 'random'."
+            f"`{name}` must contain each of the indices 0 to {len(made) - 1} once, got "
+            f"{wanted}. Pass a permutation of range({len(made)}), or 'random'.",
+            where,
         )
     return replace(made, tasks=tuple(made.tasks[task] for task in wanted))

@@ -119,8 +119,9 @@ def written_as(path: Path, where: str) -> tuple[str, bool]:
     suffix = "".join(suffixes[-2:-1] if packed else suffixes[-1:])
     if suffix not in _DELIMITERS and (packed or suffix != ".parquet"):
         raise ParameterError(
-            f"{where}: {path} must end in .csv, .tsv, .csv.gz, .tsv.gz or .parquet, got "
-            f"{''.join(suffixes[-2:]) or 'no suffix'!r}. Rename the file."
+            f"{path} must end in .csv, .tsv, .csv.gz, .tsv.gz or .parquet, got "
+            f"{''.join(suffixes[-2:]) or 'no suffix'!r}. Rename the file.",
+            where,
         )
     return suffix, packed
 
@@ -180,8 +181,9 @@ def _parquet(blocks: Iterable[Mapping[str, Array]], temporary: Path, path: Path)
                 writer.write_table(table.cast(schema))
             except (pa.ArrowException, ValueError) as error:
                 raise SourceError(
-                    f"{_WHERE}: {path} must have the column types of its first rows, got other "
-                    f"types starting at row {rows} ({error}). Write the table as CSV."
+                    f"{path} must have the column types of its first rows, got other "
+                    f"types starting at row {rows} ({error}). Write the table as CSV.",
+                    _WHERE,
                 ) from error
             rows += table.num_rows
     finally:
@@ -189,8 +191,9 @@ def _parquet(blocks: Iterable[Mapping[str, Array]], temporary: Path, path: Path)
             writer.close()
     if writer is None:
         raise SourceError(
-            f"{_WHERE}: {path} must have at least one block, which names its columns, got none. "
-            "Pass an empty block with column names, or write CSV."
+            f"{path} must have at least one block, which names its columns, got none. "
+            "Pass an empty block with column names, or write CSV.",
+            _WHERE,
         )
     return rows
 

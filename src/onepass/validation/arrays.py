@@ -121,16 +121,19 @@ def refuse_nonfinite(array: Floats, where: str, what: str, names: Sequence[str] 
     i, j = (int(k) for k in np.argwhere(~np.isfinite(array))[0])
     value: Any = array[i, j]
     word = "NaN" if np.isnan(value) else "infinity"
-    place = f"row {i}" if array.shape[0] > 1 or what in {"X", "y"} else "the row"
-    if what in {"X", "x"}:
-        place += f", column {names[j]!r}" if names is not None else f", column {j}"
+    one = array.shape[0] == 1 and what not in {"X", "y"}
+    column = None if what not in {"X", "x"} else j if names is None else names[j]
     remedy = (
         "Leave the row out of both X and y."
         if what == "y"
         else "Drop the row, or impute it before learning (op.features.Impute())."
     )
     raise NotFiniteError(
-        f"{where}: `{what}` must be finite. Input {what} contains {word} in {place}. {remedy}"
+        f"`{what}` must be finite. Input {what} contains {word}" + " in the row" * one,
+        where,
+        remedy=remedy,
+        row=None if one else i,
+        column=column,
     )
 
 
@@ -198,21 +201,24 @@ def matrix(
         array = _numbers(X, where, "X")
     if array.ndim != 2:
         raise ShapeError(
-            f"{where}: Expected 2D array `X` of shape (n, d), got {array.ndim}D array instead, of "
-            f"shape {array.shape}. Reshape your data: X.reshape(1, -1) if it is one row, "
-            "X.reshape(-1, 1) if it is one feature."
+            f"Expected 2D array `X` of shape (n, d), got {array.ndim}D array instead, "
+            f"of shape {array.shape}. Reshape your data: X.reshape(1, -1) if it is one "
+            "row, X.reshape(-1, 1) if it is one feature.",
+            where,
         )
     if array.shape[1] == 0:
         raise ShapeError(
-            f"{where}: `X` must have columns, got 0 feature(s) (shape={array.shape}) while a "
-            "minimum of 1 is required. Pass at least one column."
+            f"`X` must have columns, got 0 feature(s) (shape={array.shape}) while a "
+            "minimum of 1 is required. Pass at least one column.",
+            where,
         )
     if d is not None and array.shape[1] != d:
         name = where.partition(".")[0]
         raise ShapeError(
-            f"{where}: X has {array.shape[1]} features, but {name} is expecting {d} features as "
-            "input, as in the first block. Start a new learner for other features, or encode rows "
-            "with names by op.features.Encode, which accepts new columns."
+            f"X has {array.shape[1]} features, but {name} is expecting {d} features as "
+            "input, as in the first block. Start a new learner for other features, or "
+            "encode rows with names by op.features.Encode, which accepts new columns.",
+            where,
         )
     if not finite:
         refuse_nonfinite(array, where, "X", columns or names)
@@ -239,8 +245,10 @@ def row_vector(x: RowLike, where: str, *, d: int | None, names: Sequence[str] | 
     if isinstance(x, dict):
         if names is None and d is not None:
             raise ColumnError(
-                f"{where}: `x` must be an array of shape ({d},), because earlier rows had no "
-                "feature names, got a dict. Start a new learner to use rows given as dicts."
+                f"`x` must be an array of shape ({d},), because earlier rows had no "
+                "feature names, got a dict. Start a new learner to use rows given as "
+                "dicts.",
+                where,
             )
         row = None if names is None else _plain_row(x, names)
         if row is not None:
@@ -253,8 +261,9 @@ def row_vector(x: RowLike, where: str, *, d: int | None, names: Sequence[str] | 
     if array.ndim != 1 or array.shape[0] == 0 or (d is not None and array.shape[0] != d):
         expected = "(d,)" if d is None else f"({d},), as in the first block"
         raise ShapeError(
-            f"{where}: `x` must be one row of shape {expected}, got {array.shape}. "
-            "Use partial_fit and predict for many rows."
+            f"`x` must be one row of shape {expected}, got {array.shape}. Use "
+            "partial_fit and predict for many rows.",
+            where,
         )
     if not np.isfinite(array).all():
         refuse_nonfinite(array[None, :], where, "x", names)
@@ -284,7 +293,8 @@ def targets(y: ArrayLike | Table | None, n: int, where: str) -> Floats:
     """Validate targets; return a finite array of shape (n,) or (n, c)."""
     if y is None:
         raise TypeMismatchError(
-            f"{where}: requires y to be passed, but the target y is None. Pass one target per row."
+            "requires y to be passed, but the target y is None. Pass one target per row.",
+            where,
         )
     if isinstance(y, Table) or is_frame(y):
         plain = _plain_rows(y, None, where)
@@ -293,8 +303,9 @@ def targets(y: ArrayLike | Table | None, n: int, where: str) -> Floats:
         array = _numbers(y, where, "y")
     if array.ndim not in {1, 2} or array.shape[0] != n or 0 in array.shape[1:]:
         raise ShapeError(
-            f"{where}: `y` must have shape ({n},) or ({n}, c), one target for each row of X, "
-            f"got {array.shape}. Check that X and y come from the same rows."
+            f"`y` must have shape ({n},) or ({n}, c), one target for each row of X, got "
+            f"{array.shape}. Check that X and y come from the same rows.",
+            where,
         )
     refuse_nonfinite(array[:, None] if array.ndim == 1 else array, where, "y", None)
     return array
@@ -309,15 +320,19 @@ def weights(sample_weight: ArrayLike | None, n: int, where: str) -> Floats | Non
         array = np.full(n, float(array))
     if array.shape != (n,):
         raise ShapeError(
-            f"{where}: `sample_weight` must have shape ({n},), one weight for each row, "
-            f"got {array.shape}. Pass a scalar if all rows have the same weight."
+            f"`sample_weight` must have shape ({n},), one weight for each row, got "
+            f"{array.shape}. Pass a scalar if all rows have the same weight.",
+            where,
         )
     refuse_nonfinite(array[:, None], where, "sample_weight", None)
     if (array < 0).any():
         i = int(np.flatnonzero(array < 0)[0])
         raise ParameterError(
-            f"{where}: `sample_weight` must be >= 0, got {array[i]:g} in row {i}. "
-            "Use 0 for rows that must not be learned."
+            "`sample_weight` must be >= 0",
+            where=where,
+            got=f"{array[i]:g}",
+            remedy="Use 0 for rows that must not be learned.",
+            row=i,
         )
     return array.astype(np.float64, copy=False)
 
@@ -332,13 +347,15 @@ def check_contains_rows(values: object, where: str, what: str = "X") -> None:
     """
     if hasattr(values, "toarray") and hasattr(values, "nnz"):
         raise TypeMismatchError(
-            f"{where}: `{what}` must be a dense array, got the sparse "
-            f"{type(values).__name__}. Sparse input is not supported; convert with .toarray()."
+            f"`{what}` must be a dense array, got the sparse {type(values).__name__}. "
+            "Sparse input is not supported; convert with .toarray().",
+            where,
         )
     if isinstance(values, Mapping):
         raise TypeMismatchError(
-            f"{where}: `{what}` must contain rows, got one dict. Pass a list of dicts, one per "
-            "row, or call predict_one or learn_one of a learner for a single row."
+            f"`{what}` must contain rows, got one dict. Pass a list of dicts, one per "
+            "row, or call predict_one or learn_one of a learner for a single row.",
+            where,
         )
     if what != "X" or isinstance(values, np.ndarray):
         return
@@ -359,7 +376,8 @@ def check_contains_rows(values: object, where: str, what: str = "X") -> None:
     ):
         if matches:
             raise TypeMismatchError(
-                f"{where}: `X` must contain rows of numbers, got {got}. {remedy}"
+                f"`X` must contain rows of numbers, got {got}. {remedy}",
+                where,
             )
 
 
@@ -375,17 +393,19 @@ def _numbers(values: Any, where: str, what: str) -> Floats:
             array = np.where(np.ma.getmaskarray(values), np.nan, array.astype(np.float64))
     except (ValueError, TypeError, OverflowError) as error:
         raise TypeMismatchError(
-            f"{where}: `{what}` must contain numbers, got non-numeric values: {error}. "
-            f"{_remedy(what)}"
+            f"`{what}` must contain numbers, got non-numeric values: {error}. {_remedy(what)}",
+            where,
         ) from error
     if array.dtype.kind == "c":
         raise TypeMismatchError(
-            f"{where}: `{what}` must be real, got {array.dtype}. Complex data not supported; "
-            "pass the real and imaginary parts as two columns."
+            f"`{what}` must be real, got {array.dtype}. Complex data not supported; "
+            "pass the real and imaginary parts as two columns.",
+            where,
         )
     if array.dtype.kind not in "biuf":
         raise TypeMismatchError(
-            f"{where}: `{what}` must contain numbers, got {array.dtype}. {_remedy(what)}"
+            f"`{what}` must contain numbers, got {array.dtype}. {_remedy(what)}",
+            where,
         )
     if array.dtype not in (np.float32, np.float64):
         return array.astype(np.float64)
@@ -476,8 +496,9 @@ def _stacked(table: Table, where: str) -> tuple[Floats, bool]:
             sample = f", such as {values[0]!r}" if values else ""
             kind = "dates" if column.dtype.kind == "M" else "text"
             raise TypeMismatchError(
-                f"{where}: column {name!r} must contain numbers, got {kind}{sample}. "
-                "Put op.features.Encode() in front of the learner with op.Pipeline."
+                f"column {name!r} must contain numbers, got {kind}{sample}. Put "
+                "op.features.Encode() in front of the learner with op.Pipeline.",
+                where,
             )
     if not table.columns:
         return np.empty((table.n, 0)), True
@@ -571,8 +592,10 @@ def check_feature_limit(d: int, where: str, what: str = "features") -> None:
     if limit is not None and d > limit:
         argument, stage, remedy = _EXPECTED[what]
         raise ShapeError(
-            f"{where}: {argument} must have at most {limit:,} {what}{stage} got {d:,}. {remedy}; "
-            "or raise the limit: `max_features` of op.durable, --max-features of onepass serve."
+            f"{argument} must have at most {limit:,} {what}{stage} got {d:,}. {remedy}; "
+            "or raise the limit: `max_features` of op.durable, --max-features of "
+            "onepass serve.",
+            where,
         )
 
 
@@ -618,8 +641,9 @@ def check_labels(labels: list[str], where: str) -> None:
     longest = max(map(len, labels), default=0)
     if longest > _MAX_LABEL:
         raise LabelError(
-            f"{where}: `y` must contain labels of at most {_MAX_LABEL} characters, got one of "
-            f"{longest:,}. Shorten the label."
+            f"`y` must contain labels of at most {_MAX_LABEL} characters, got one of "
+            f"{longest:,}. Shorten the label.",
+            where,
         )
 
 
@@ -641,8 +665,9 @@ def check_values(n: int, d: int, where: str, stage: str = "after preprocessing")
     """
     if n * d > _MAX_VALUES and _MAX_FEATURES.get() is not None:
         raise ShapeError(
-            f"{where}: a block must have at most {_MAX_VALUES:,} values, got {n:,} rows of {d:,} "
-            f"values, {stage}. Send fewer rows at a time."
+            f"a block must have at most {_MAX_VALUES:,} values, got {n:,} rows of {d:,} "
+            f"values, {stage}. Send fewer rows at a time.",
+            where,
         )
 
 
@@ -650,8 +675,8 @@ def labels(y: ArrayLike | None, n: int, where: str, *, what: str = "y") -> Array
     """Validate class labels; return an array of shape (n,) of integers, booleans or text."""
     if y is None:
         raise TypeMismatchError(
-            f"{where}: requires {what} to be passed, but the target {what} is None. Pass one "
-            "label per row."
+            f"requires {what} to be passed, but the target {what} is None. Pass one label per row.",
+            where,
         )
     # dtype=object: otherwise NumPy would convert None and 1 in a list of text to text
     array = np.array(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
@@ -665,13 +690,15 @@ def labels(y: ArrayLike | None, n: int, where: str, *, what: str = "y") -> Array
         array = array[:, 0]
     if array.shape != (n,):
         raise ShapeError(
-            f"{where}: `{what}` must have shape ({n},), one label for each row of X, got "
-            f"{array.shape}. Check that X and y come from the same rows."
+            f"`{what}` must have shape ({n},), one label for each row of X, got "
+            f"{array.shape}. Check that X and y come from the same rows.",
+            where,
         )
     if np.ma.is_masked(y):
         raise LabelError(
-            f"{where}: `{what}` must contain a label in each row, got a masked array. "
-            "Drop rows without a label."
+            f"`{what}` must contain a label in each row, got a masked array. Drop rows "
+            "without a label.",
+            where,
         )
     return _of_one_kind(array, where, what)
 
@@ -702,8 +729,9 @@ def class_names(classes: Any, where: str) -> Array:
         n = -1
     if n < 0 or isinstance(classes, (str, bytes)):
         raise ParameterError(
-            f"{where}: `classes` must be a list of labels, got {classes!r}. "
-            "Pass a list of the classes known in advance, such as classes=[0, 1]."
+            f"`classes` must be a list of labels, got {classes!r}. Pass a list of the "
+            "classes known in advance, such as classes=[0, 1].",
+            where,
         )
     return np.unique(labels(listed, n, where, what="classes")) if n else np.empty(0)
 
@@ -715,8 +743,9 @@ def _of_one_kind(array: Array, where: str, what: str) -> Array:
         fractions = array[array != np.floor(array)]
         if len(fractions):
             raise LabelError(
-                f"{where}: Unknown label type: `{what}` must contain class labels, got fractions "
-                f"such as {fractions[0]:g}. Use a regressor, or bin the values."
+                f"Unknown label type: `{what}` must contain class labels, got fractions "
+                f"such as {fractions[0]:g}. Use a regressor, or bin the values.",
+                where,
             )
         return array
     if array.dtype.kind == "O":
@@ -725,8 +754,9 @@ def _of_one_kind(array: Array, where: str, what: str) -> Array:
         _check_text(array, where, what)
     if array.dtype.kind not in "biuU":
         raise LabelError(
-            f"{where}: Unknown label type: `{what}` must contain whole numbers or text, got "
-            f"{array.dtype}. Complex data not supported; convert the labels."
+            f"Unknown label type: `{what}` must contain whole numbers or text, got "
+            f"{array.dtype}. Complex data not supported; convert the labels.",
+            where,
         )
     return array
 
@@ -751,17 +781,20 @@ def _object_labels(array: Array, where: str, what: str) -> Array:
         if whole.dtype.kind in "biu":
             return whole
         raise LabelError(
-            f"{where}: `{what}` must contain whole numbers that fit in 64 bits, all signed or all "
-            f"unsigned, got {max(values, key=abs)}. Convert such labels to text."
+            f"`{what}` must contain whole numbers that fit in 64 bits, all signed or "
+            f"all unsigned, got {max(values, key=abs)}. Convert such labels to text.",
+            where,
         )
     if all(isinstance(v, (bool, int, float, np.number, np.bool_)) for v in values):
         return _of_one_kind(np.array(values, dtype=np.float64), where, what)
     first = str if isinstance(values[0], str) else (bool, int, float, np.number, np.bool_)
     i, odd = next((i, v) for i, v in enumerate(values) if not isinstance(v, first))
     raise LabelError(
-        f"{where}: Unknown label type: `{what}` must contain labels of one kind, text or whole "
-        f"numbers, got {odd!r} in row {i}. Drop rows without a label, and convert all labels to "
-        "one type."
+        f"Unknown label type: `{what}` must contain labels of one kind, text or whole numbers",
+        where=where,
+        got=f"{odd!r}",
+        remedy="Drop rows without a label, and convert all labels to one type.",
+        row=i,
     )
 
 
@@ -813,8 +846,9 @@ def check_same_parameters(one: object, two: object, names: Sequence[str], where:
     """
     if type(one) is not type(two):
         raise MergeError(
-            f"{where}: `other` must be of the same class, {type(one).__name__}, got "
-            f"{type(two).__name__}. Merge learners of one class with equal parameters."
+            f"`other` must be of the same class, {type(one).__name__}, got "
+            f"{type(two).__name__}. Merge learners of one class with equal parameters.",
+            where,
         )
     excluded = getattr(one, "outside", {})  # networks are compared by their fitted attributes
     for name in names:
@@ -823,8 +857,10 @@ def check_same_parameters(one: object, two: object, names: Sequence[str], where:
         first, second = getattr(one, name), getattr(two, name)
         if not equal_parameters(first, second):
             raise MergeError(
-                f"{where}: `{name.lstrip('_')}` of {type(one).__name__} must be the same in both, "
-                f"{first!r} as in the first, got {second!r}. Train both with the same parameters."
+                f"`{name.lstrip('_')}` of {type(one).__name__} must be the same in "
+                f"both, {first!r} as in the first, got {second!r}. Train both with the "
+                "same parameters.",
+                where,
             )
 
 
@@ -855,9 +891,10 @@ def column_positions(one: Any, other: Any, where: str) -> ColumnPositions:
     d = int(other.n_features_in_)
     if fitted and d != one.n_features_in_:
         raise MergeError(
-            f"{where}: both must have {one.n_features_in_} features, as the first has, got {d}. "
-            "Train on data frames or dicts, whose features have names, or call grow on the one "
-            "with fewer features."
+            f"both must have {one.n_features_in_} features, as the first has, got {d}. "
+            "Train on data frames or dicts, whose features have names, or call grow on "
+            "the one with fewer features.",
+            where,
         )
     return ColumnPositions(np.arange(d), d, None if first is None else list(first))
 
@@ -893,8 +930,9 @@ def in_range(
         left = f"({above:g}" if above is not None else f"[{low:g}" if low is not None else "(-inf"
         right = f"{high:g}]" if high is not None else "inf)"
         raise ParameterError(
-            f"{where}: `{name}` must be a number in {left}, {right}, got {value!r}. "
-            f"Choose another `{name}`."
+            f"`{name}` must be a number in {left}, {right}, got {value!r}",
+            where,
+            remedy=f"Choose another `{name}`.",
         )
     return number
 
@@ -909,8 +947,9 @@ def whole(value: object, name: str, where: str, *, low: int) -> int:
     """
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
         raise ParameterError(
-            f"{where}: `{name}` must be a whole number >= {low}, got {value!r}. "
-            f"Choose another `{name}`."
+            f"`{name}` must be a whole number >= {low}, got {value!r}",
+            where,
+            remedy=f"Choose another `{name}`.",
         )
     return int(value)
 
@@ -933,7 +972,8 @@ def check_subset(
         invalid = unknown[0] if unknown else given
         hint = did_you_mean(invalid, known) if isinstance(invalid, str) else ""
         raise ParameterError(
-            f"{where}: `{name}` must be a list of some of {', '.join(known)}, got {invalid!r}."
-            f"{hint} Pass a list of these names."
+            f"`{name}` must be a list of some of {', '.join(known)}, got "
+            f"{invalid!r}.{hint} Pass a list of these names.",
+            where,
         )
     return [item for item in known if item in selected]

@@ -64,8 +64,10 @@ def plain_key(value: object, where: str, what: str = "keys", row: str = "") -> K
             return int(value)
     got = "a missing key" if is_missing_value(value) else repr(value)
     raise TypeMismatchError(
-        f"{where}: {what} must be text or whole numbers (in float64, below 2**53), got {got}{row}. "
-        "Convert keys to text or whole numbers, and drop rows without a key."
+        f"{what} must be text or whole numbers (in float64, below 2**53), got "
+        f"{got}{row}. Convert keys to text or whole numbers, and drop rows without a "
+        "key.",
+        where,
     )
 
 
@@ -112,16 +114,18 @@ def split_keys(X: Any, by: str | int, where: str) -> tuple[Keys, Any, list[str] 
             return _coded([row.get(by) for row in X], by, where), rest, names
         check_contains_rows(X, where)
         raise ColumnError(
-            f"{where}: `by` must be the index of a column if rows have no column names, got "
-            f"{by!r}. Pass a data frame or dicts, or an index such as by=0."
+            "`by` must be the index of a column if rows have no column names, got "
+            f"{by!r}. Pass a data frame or dicts, or an index such as by=0.",
+            where,
         )
     check_contains_rows(X, where)
     array = narwhals_frame(X).to_numpy() if is_frame(X) else X
     array = _unmasked(array if isinstance(array, np.ndarray) else np.array(array, dtype=object))
     if array.ndim != 2 or not -array.shape[1] <= by < array.shape[1]:
         raise ShapeError(
-            f"{where}: `X` must be an array of shape (n, d) with the key column {by}, got shape "
-            f"{array.shape}. Pass the key as one of the columns."
+            f"`X` must be an array of shape (n, d) with the key column {by}, got shape "
+            f"{array.shape}. Pass the key as one of the columns.",
+            where,
         )
     return _coded(array[:, by], by, where), np.delete(array, by, axis=1), None
 
@@ -138,8 +142,9 @@ def split_row(x: Any, by: str | int, where: str) -> tuple[Key, Any]:
     row = _unmasked(x) if isinstance(x, np.ndarray) else np.array(x, dtype=object)
     if isinstance(by, str) or row.ndim != 1 or not -len(row) <= by < len(row):
         raise ColumnError(
-            f"{where}: the row must have the key {by!r}, got a row without it. Pass a dict with "
-            "this name, or an array of shape (d,) if `by` is an index."
+            f"the row must have the key {by!r}, got a row without it. Pass a dict with "
+            "this name, or an array of shape (d,) if `by` is an index.",
+            where,
         )
     return plain_key(row[by], where), np.delete(row, by)
 
@@ -148,8 +153,9 @@ def _check_by(by: object, where: str) -> None:
     """Raise if `by` is neither a name nor an index."""
     if isinstance(by, bool) or not isinstance(by, (str, int, np.integer)):
         raise TypeMismatchError(
-            f"{where}: `by` must be the name of the key column, or its index in arrays, got "
-            f"{by!r}. Pass text or a whole number."
+            "`by` must be the name of the key column, or its index in arrays, got "
+            f"{by!r}. Pass text or a whole number.",
+            where,
         )
 
 
@@ -165,8 +171,9 @@ def _check_named(by: object, names: Sequence[object], where: str) -> None:
     """Raise if there is no key column of this name."""
     if by not in names:
         raise ColumnError(
-            f"{where}: the rows must have the key column {by!r}, got the columns "
-            f"{join_names([str(name) for name in names])}. Set `by` to one of them."
+            f"the rows must have the key column {by!r}, got the columns "
+            f"{join_names([str(name) for name in names])}. Set `by` to one of them.",
+            where,
         )
 
 

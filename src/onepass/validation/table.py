@@ -100,8 +100,9 @@ class Table:
         for name, column in self.columns.items():
             if column.shape != (self.n,):
                 raise ShapeError(
-                    f"Table: column {name!r} must have shape ({self.n},), as the table has "
-                    f"{self.n} rows, got {column.shape}. Pass one value per row."
+                    f"column {name!r} must have shape ({self.n},), as the table has "
+                    f"{self.n} rows, got {column.shape}. Pass one value per row.",
+                    "Table",
                 )
 
     @classmethod
@@ -144,8 +145,10 @@ class Table:
         if isinstance(key, str):
             if key not in self.columns:
                 raise ColumnError(
-                    f"Table: there is no column {key!r}; the columns are "
-                    f"{join_names(self.names)}. Check the spelling, or the source of the table."
+                    f"there is no column {key!r}; the columns are "
+                    f"{join_names(self.names)}. Check the spelling, or the source of "
+                    "the table.",
+                    "Table",
                 )
             return self.columns[key]
         rows = {name: column[key] for name, column in self.columns.items()}
@@ -202,8 +205,9 @@ def check_names(labels: Iterable[object]) -> None:
     """
     if (odd := first_unencodable(map(str, labels))) is not None:
         raise ColumnError(
-            f"Table: the name of a column must be text that UTF-8 can encode, got {odd!a}, "
-            "which contains a lone surrogate. Rename the column."
+            f"the name of a column must be text that UTF-8 can encode, got {odd!a}, "
+            "which contains a lone surrogate. Rename the column.",
+            "Table",
         )
 
 
@@ -279,8 +283,9 @@ def to_column(values: Sequence[object] | Array, name: str) -> Array:
     if array.dtype.kind == "O":
         return _from_objects(array.tolist(), name)
     raise TypeMismatchError(
-        f"Table: column {name!r} must contain numbers, booleans, text or dates, "
-        f"got {array.dtype}. Convert or drop it."
+        f"column {name!r} must contain numbers, booleans, text or dates, got "
+        f"{array.dtype}. Convert or drop it.",
+        "Table",
     )
 
 
@@ -314,9 +319,11 @@ def _from_objects(values: list[object], name: str) -> Array:
         return np.array(spans, dtype="timedelta64[us]") / np.timedelta64(1, "s")
     kinds = {type(v) for v in present}
     raise TypeMismatchError(
-        f"Table: column {name!r} must contain one kind of value (numbers, text or dates), "
-        f"got {', '.join(sorted(kind.__name__ for kind in kinds))}. Convert it, such as a list to "
-        "several columns of numbers and other objects to text by str, or drop it."
+        f"column {name!r} must contain one kind of value (numbers, text or dates), got "
+        f"{', '.join(sorted(kind.__name__ for kind in kinds))}. Convert it, such as a "
+        "list to several columns of numbers and other objects to text by str, or drop "
+        "it.",
+        "Table",
     )
 
 
@@ -333,9 +340,11 @@ def check_encodable(column: Array, where: str, name: str) -> Array:
     odd = first_unencodable(text for text in column.tolist() if isinstance(text, str))
     if odd is not None:
         raise TypeMismatchError(
-            f"{where}: {name!r} must contain text that UTF-8 can encode, got {odd!a} in row "
-            f"{column.tolist().index(odd)}, which contains a lone surrogate. Replace the surrogate "
-            "with the complete character, or remove it."
+            f"{name!r} must contain text that UTF-8 can encode",
+            where,
+            got=f"{odd!a}",
+            remedy="Replace the lone surrogate with the complete character, or remove it.",
+            row=column.tolist().index(odd),
         )
     return column
 
@@ -346,8 +355,10 @@ def _numbers(values: list[object], name: str) -> Array:
         return np.array(values, dtype=np.float64)  # None becomes nan
     except OverflowError as error:
         raise NumericalError(
-            f"Table: column {name!r} must contain numbers within float64, got an integer of more "
-            "than 308 digits. Convert the column to text, or divide it by a constant."
+            f"column {name!r} must contain numbers within float64, got an integer of "
+            "more than 308 digits. Convert the column to text, or divide it by a "
+            "constant.",
+            "Table",
         ) from error
 
 
@@ -455,5 +466,6 @@ def series_values(series: Any) -> Array | list[Any]:
 def _duplicate_name(found: str) -> ColumnError:
     """The error for columns that share a name."""
     return ColumnError(
-        f"Table: the names of columns must be unique, got {found}. Rename one of the columns."
+        f"the names of columns must be unique, got {found}. Rename one of the columns.",
+        "Table",
     )

@@ -74,9 +74,11 @@ def duration(value: object, name: str, where: str) -> float | str:
         result = float(value) if 0.0 < value < math.inf else None
     if result is None:
         raise ParameterError(
-            f"{where}: `{name}` must be a duration > 0: a number in the unit of `time`, or, if "
-            f"`time` contains dates, a timedelta or text in {', '.join(_UNITS)}, such as "
-            f"'90min', got {value!r}. Choose another `{name}`."
+            f"`{name}` must be a duration > 0: a number in the unit of `time`, or, if "
+            f"`time` contains dates, a timedelta or text in {', '.join(_UNITS)}, such "
+            f"as '90min', got {value!r}",
+            where,
+            remedy=f"Choose another `{name}`.",
         )
     return result
 
@@ -119,16 +121,18 @@ def times(
         kind, rule = ("dates", "a duration") if dates else ("numbers", "a number")
         given = array.dtype if array.dtype.kind != "O" else f"values such as {array.flat[0]!r}"
         raise TypeMismatchError(
-            f"{where}: `time` must contain {kind}, because the forgetting rule uses {rule}, got "
+            f"`time` must contain {kind}, because the forgetting rule uses {rule}, got "
             f"{given}. Pass {kind}, or use another rule: half_life=60.0 for numbers, "
-            "half_life='1min' for dates."
+            "half_life='1min' for dates.",
+            where,
         )
     if array.ndim == 0 and n == 1:
         array = array[None]
     if array.shape != (n,):
         raise ShapeError(
-            f"{where}: `time` must have shape ({n},), one time for each row, got {array.shape}. "
-            "Check that X and time come from the same rows."
+            f"`time` must have shape ({n},), one time for each row, got {array.shape}. "
+            "Check that X and time come from the same rows.",
+            where,
         )
     if np.ma.is_masked(time):
         masked = np.datetime64("NaT") if dates else np.nan
@@ -137,8 +141,11 @@ def times(
     missing = np.isnat(array) if dates else ~np.isfinite(array) | (array == nat)
     if missing.any():
         raise NotFiniteError(
-            f"{where}: `time` must not be missing or infinite, got {array[missing][0]} in row "
-            f"{int(np.argmax(missing))}. Drop the row, or fill in its time."
+            "`time` must not be missing or infinite",
+            where=where,
+            got=array[missing][0],
+            remedy="Drop the row, or fill in its time.",
+            row=int(np.argmax(missing)),
         )
     early = n and last is not None and _exact(array[0]) < _exact(last)
     back = np.flatnonzero(array[1:] < array[:-1])
@@ -147,9 +154,11 @@ def times(
     i = 0 if early else int(back[0]) + 1
     hint = " If local clocks were set back, pass dates in UTC or with a time zone."
     raise ParameterError(
-        f"{where}: `time` must not decrease, got {array[i]} in row {i} after "
-        f"{array[i - 1] if i else last}. Sort the rows by time; equal times are allowed."
-        f"{hint if dates else ''}"
+        "`time` must not decrease",
+        where,
+        got=f"{array[i]} after {array[i - 1] if i else last}",
+        remedy=f"Sort the rows by time; equal times are allowed.{hint if dates else ''}",
+        row=i,
     )
 
 
@@ -245,9 +254,10 @@ def as_numbers(time: TimeLike, where: str) -> Array:
             return array
         if (large := np.isfinite(array) & (np.abs(array) >= _MAX)).any():
             raise ParameterError(
-                f"{where}: `time` must contain whole numbers of at most 64 bits, got "
-                f"{given[large][0]}. Subtract a constant, such as the first time, or use a larger "
-                "unit."
+                "`time` must contain whole numbers of at most 64 bits, got "
+                f"{given[large][0]}. Subtract a constant, such as the first time, or "
+                "use a larger unit.",
+                where,
             )
     if array.dtype.kind not in "if":
         return array
@@ -280,7 +290,9 @@ def as_dates(array: Array, where: str) -> Array:
     inexact = ~((result.astype(array.dtype) == array) | np.isnat(array))
     if inexact.any():
         raise ParameterError(
-            f"{where}: `time` must contain dates that fit in 64 bits as microseconds or "
-            f"nanoseconds, got {array[inexact][0]}. Use numbers, and a rule such as half_life=60."
+            "`time` must contain dates that fit in 64 bits as microseconds or "
+            f"nanoseconds, got {array[inexact][0]}. Use numbers, and a rule such as "
+            "half_life=60.",
+            where,
         )
     return result

@@ -238,8 +238,9 @@ def _linear_layers(module: torch.nn.Module, where: str) -> list[torch.nn.Linear]
     """Check that the module is a perceptron and return its Linear layers."""
     if not isinstance(module, torch.nn.Sequential):
         raise TypeMismatchError(
-            f"{where}: `module` must be a torch.nn.Sequential, got {type(module).__name__}. Wrap "
-            "the layers in a Sequential."
+            f"`module` must be a torch.nn.Sequential, got {type(module).__name__}. Wrap "
+            "the layers in a Sequential.",
+            where,
         )
     wanted = [torch.nn.Linear, torch.nn.ReLU] * (len(module) // 2) + [torch.nn.Linear]
     right = len(wanted) == len(module) and all(
@@ -249,14 +250,16 @@ def _linear_layers(module: torch.nn.Module, where: str) -> list[torch.nn.Linear]
     alone = len(list(module.parameters())) == 2 * len(linear)  # no layer is shared
     if not right or not alone or any(part.bias is None for part in linear):
         raise ParameterError(
-            f"{where}: `module` must be Linear layers with biases, none shared, and ReLU "
-            f"between them, got {', '.join(type(part).__name__ for part in module)}. Build such a "
-            "perceptron and flatten images beforehand."
+            "`module` must be Linear layers with biases, none shared, and ReLU between "
+            f"them, got {', '.join(type(part).__name__ for part in module)}. Build such "
+            "a perceptron and flatten images beforehand.",
+            where,
         )
     if not all(w.requires_grad for w in module.parameters()):
         raise ParameterError(
-            f"{where}: all weights of `module` must be trainable, got some that do not require a "
-            "gradient. Call module.requires_grad_(True)."
+            "all weights of `module` must be trainable, got some that do not require a "
+            "gradient. Call module.requires_grad_(True).",
+            where,
         )
     return linear
 
@@ -517,8 +520,9 @@ class DEN(Tasked):
         rows = learner.unwrap(self._rows(x, verb))
         if not self.tasks_:
             raise NotFittedError(
-                f"{where}: a task must have ended before prediction, got none. Call learn(x, y), "
-                "then after_task()."
+                "a task must have ended before prediction, got none. Call learn(x, y), "
+                "then after_task().",
+                where,
             )
         super()._outputs(x, verb)  # raises its errors for rows that do not fit
         with torch.no_grad():
@@ -554,8 +558,9 @@ class DEN(Tasked):
             layers = self._split(layers, before, rows)
         if not all(bool(torch.isfinite(w).all()) for w in (*layers.weights, *layers.biases)):
             raise NumericalError(
-                f"{self._where}.after_task: weights must be finite, got nan or infinity. This task "
-                "was not learned. Lower `step_size`, or scale the rows."
+                "weights must be finite, got nan or infinity. This task was not "
+                "learned. Lower `step_size`, or scale the rows.",
+                f"{self._where}.after_task",
             )
         self._install(layers)
 

@@ -316,8 +316,9 @@ class EWC(Tasked):
         squares = _squared_gradients(self.module, self._trainable, self.loss, x, targets)
         if not bool(torch.stack([torch.isfinite(s).all() for s in squares]).all()):
             raise NumericalError(
-                f"{self._where}.learn: the squared gradients of the rows must be finite, got nan "
-                "or infinity. These rows were not learned. Scale the rows."
+                "the squared gradients of the rows must be finite, got nan or "
+                "infinity. These rows were not learned. Scale the rows.",
+                f"{self._where}.learn",
             )
         return squares
 
@@ -337,7 +338,7 @@ class EWC(Tasked):
 def _check_choice(value: _Choice, known: tuple[str, ...], name: str, where: str) -> _Choice:
     if value not in known:
         raise ParameterError(
-            f"{where}: `{name}` must be one of {', '.join(known)}, got {value!r}. Pass one of "
-            "these."
+            f"`{name}` must be one of {', '.join(known)}, got {value!r}. Pass one of these.",
+            where,
         )
     return value

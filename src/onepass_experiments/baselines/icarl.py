@@ -129,8 +129,9 @@ class ICaRL(Tasked):
         layers = [part for part in module.modules() if isinstance(part, torch.nn.Linear)]
         if not layers:
             raise ParameterError(
-                f"{self._where}: `module` must have a torch.nn.Linear, whose inputs are "
-                f"the features, got {type(module).__name__} without one. Add one as the last layer."
+                "`module` must have a torch.nn.Linear, whose inputs are the features, "
+                f"got {type(module).__name__} without one. Add one as the last layer.",
+                self._where,
             )
         self._head = layers[-1]
         self._passing = False
@@ -146,8 +147,9 @@ class ICaRL(Tasked):
         rows = self._rows(x, verb)
         if self.means_ is None:
             raise NotFittedError(
-                f"{where}: a task must have ended before prediction, got none. Call learn(x, y), "
-                "then after_task()."
+                "a task must have ended before prediction, got none. Call learn(x, y), "
+                "then after_task().",
+                where,
             )
         near = self._like.new_full((len(rows), self._head.out_features), -torch.inf)
         if len(rows):
@@ -168,8 +170,10 @@ class ICaRL(Tasked):
             hook.remove()
         if not caught or not torch.equal(caught[-1][1], outputs):
             raise ParameterError(
-                f"{self._where}: the torch.nn.Linear that was created last in `module` must "
-                "produce its outputs, got outputs of another layer. Create the output layer last."
+                "the torch.nn.Linear that was created last in `module` must produce "
+                "its outputs, got outputs of another layer. Create the output layer "
+                "last.",
+                self._where,
             )
         return functional.normalize(caught[-1][0].reshape(len(x), -1), dim=1)
 
@@ -186,8 +190,9 @@ class ICaRL(Tasked):
         classes = tuple(sorted({*fresh, *old}))
         if len(classes) > self.capacity:
             raise ParameterError(
-                f"{self._where}.after_task: `capacity` must be at least one row per class, got "
-                f"{self.capacity} for {len(classes)} classes. Increase it."
+                f"`capacity` must be at least one row per class, got {self.capacity} "
+                f"for {len(classes)} classes. Increase it.",
+                f"{self._where}.after_task",
             )
         rows = joined([x, *self.exemplars_])
         pairs = zip(self.classes_, self.exemplars_, strict=True)

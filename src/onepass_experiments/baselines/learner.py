@@ -95,8 +95,9 @@ def trainable_parameters(module: torch.nn.Module, where: str) -> dict[str, torch
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeMismatchError(
-            f"{where}: `module` must be a torch.nn.Module, got {type(module).__name__}. Wrap it in "
-            "a module."
+            f"`module` must be a torch.nn.Module, got {type(module).__name__}. Wrap it "
+            "in a module.",
+            where,
         )
     found = {name: p for name, p in module.named_parameters() if p.requires_grad}
     devices = sorted({str(p.device) for p in module.parameters()})
@@ -105,8 +106,9 @@ def trainable_parameters(module: torch.nn.Module, where: str) -> dict[str, torch
             f"parameters on {', '.join(devices)}" if found else "none that requires a gradient"
         )
         raise ParameterError(
-            f"{where}: `module` must have parameters to learn, on one device, got {received}. "
-            "Call module.requires_grad_(True), or module.to(device)."
+            f"`module` must have parameters to learn, on one device, got {received}. "
+            "Call module.requires_grad_(True), or module.to(device).",
+            where,
         )
     refuse_max_norm(module, where)
     return found
@@ -121,8 +123,9 @@ def _as_batch(
     found = batch(x, like.dtype, like.device, where, columns)
     if any(each.is_complex() for each in found.tensors):
         raise TypeMismatchError(
-            f"{where}: `x` must be real, got complex numbers. Pass real and imaginary parts as "
-            "separate columns."
+            "`x` must be real, got complex numbers. Pass real and imaginary parts as "
+            "separate columns.",
+            where,
         )
     return found
 
@@ -166,15 +169,19 @@ def check_targets(
     if loss == "squared":
         if tensor.numel() != outputs.numel() or len(tensor) != len(outputs):
             raise ShapeError(
-                f"{where}: `y` must be of shape {tuple(outputs.shape)}, as the module's outputs, "
-                f"got {tuple(tensor.shape)}. Pass one number for each output of each row."
+                f"`y` must be of shape {tuple(outputs.shape)}, as the module's outputs, "
+                f"got {tuple(tensor.shape)}. Pass one number for each output of each "
+                "row.",
+                where,
             )
         return tensor.to(like.dtype).reshape(outputs.shape)
     if outputs.ndim != 2 or tensor.shape not in {outputs.shape[:1], (len(outputs), 1)}:
         raise ShapeError(
-            f"{where}: for cross entropy the module must return shape (n, c) and `y` must be of "
-            f"shape ({len(outputs)},), got {tuple(outputs.shape)} and {tuple(tensor.shape)}. Pass "
-            "one class per row, and use a module with one output per class."
+            "for cross entropy the module must return shape (n, c) and `y` must be of "
+            f"shape ({len(outputs)},), got {tuple(outputs.shape)} and "
+            f"{tuple(tensor.shape)}. Pass one class per row, and use a module with one "
+            "output per class.",
+            where,
         )
     labels = tensor.reshape(-1).long()
     # one synchronisation: an invalid class would abort the whole CUDA context
@@ -182,8 +189,10 @@ def check_targets(
     if bool(bad.any()):
         invalid = np.unique(tensor.reshape(-1)[bad].cpu().numpy()).tolist()
         raise LabelError(
-            f"{where}: `y` must contain classes 0 … {outputs.shape[1] - 1}, one for each output, "
-            f"got {invalid}. Number the classes from 0, or use a module with more outputs."
+            f"`y` must contain classes 0 … {outputs.shape[1] - 1}, one for each output, "
+            f"got {invalid}. Number the classes from 0, or use a module with more "
+            "outputs.",
+            where,
         )
     return labels
 
@@ -192,15 +201,17 @@ def _among(classes: Sequence[int], outputs: Tensor, loss: str, where: str) -> Te
     """Check ``classes`` and return them as a tensor of output indices."""
     if loss != "cross_entropy":
         raise ParameterError(
-            f"{where}: `classes` must be omitted for the loss {loss!r}, got {classes!r}. Remove "
-            "it, or use cross entropy."
+            f"`classes` must be omitted for the loss {loss!r}, got {classes!r}. Remove "
+            "it, or use cross entropy.",
+            where,
         )
     some = np.asarray(classes)
     right = some.ndim == 1 and some.size and some.dtype.kind in "iu"
     if not right or some.min() < 0 or some.max() >= outputs.shape[1]:
         raise LabelError(
-            f"{where}: `classes` must be some of 0 … {outputs.shape[1] - 1}, got {classes!r}. Pass "
-            "the classes of the task."
+            f"`classes` must be some of 0 … {outputs.shape[1] - 1}, got {classes!r}. "
+            "Pass the classes of the task.",
+            where,
         )
     return torch.from_numpy(some.astype(np.int64)).to(outputs.device)
 
@@ -213,8 +224,11 @@ def _as_tensor(y: ArrayLike | Tensor, like: Tensor, where: str) -> Tensor:
     if not bool(good.all()):  # one synchronisation per block, before the weights change
         row = int((~good.reshape(len(tensor), -1).all(dim=1)).nonzero()[0])
         raise NotFiniteError(
-            f"{where}: `y` must be finite, got nan or infinity in row {row}. Drop the row, "
-            "or impute it before learning."
+            "`y` must be finite",
+            where=where,
+            got="nan or infinity",
+            remedy="Drop the row, or impute it before learning.",
+            row=row,
         )
     return tensor  # not rounded: half precision would change large class numbers
 
@@ -250,8 +264,9 @@ def module_outputs(
     if outputs.ndim and len(outputs) == len(x):
         return outputs
     raise ShapeError(
-        f"{where}: `module` must return a tensor with one row for each of the {len(x)} rows, got "
-        f"{tuple(outputs.shape)}. Wrap it in a module that returns such a tensor."
+        f"`module` must return a tensor with one row for each of the {len(x)} rows, got "
+        f"{tuple(outputs.shape)}. Wrap it in a module that returns such a tensor.",
+        where,
     )
 
 
@@ -381,16 +396,17 @@ class Learner:
         self._where = f"baselines.{type(self).__name__}"
         if loss not in LOSSES:
             raise ParameterError(
-                f"{self._where}: `loss` must be one of {', '.join(LOSSES)}, got {loss!r}. Pass one "
-                "of these."
+                f"`loss` must be one of {', '.join(LOSSES)}, got {loss!r}. Pass one of these.",
+                self._where,
             )
         self.module = module
         self.loss = loss
         if step_size is None and loss == "squared":
             raise ParameterError(
-                f"{self._where}: `step_size` must be given with loss='squared', since it depends "
-                "on the units of features and targets, got None. Scale both to mean 0 and "
-                "variance 1, and set step_size=0.01."
+                "`step_size` must be given with loss='squared', since it depends on "
+                "the units of features and targets, got None. Scale both to mean 0 and "
+                "variance 1, and set step_size=0.01.",
+                self._where,
             )
         step_size = _STEP_SIZE if step_size is None else step_size
         self.step_size = validation.in_range(step_size, "step_size", self._where, above=0.0)
@@ -436,9 +452,10 @@ class Learner:
         labels = _as_tensor(y, self._like, f"{self._where}.learn")
         if labels.ndim < 1 or len(labels) != len(rows):
             raise ShapeError(
-                f"{self._where}.learn: `x` and `y` must have the same number of rows, got "
-                f"{len(rows)} and {labels.shape[0] if labels.ndim else 'a single number'}. Pass "
-                "one target per row."
+                f"`x` and `y` must have the same number of rows, got {len(rows)} and "
+                f"{labels.shape[0] if labels.ndim else 'a single number'}. Pass one "
+                "target per row.",
+                f"{self._where}.learn",
             )
         if len(rows):
             first = not self.rows_seen_
@@ -612,9 +629,10 @@ class Learner:
             if not fine
         ]
         raise NumericalError(
-            f"{where}: the loss and the step must be finite, got a loss of {float(loss):g} and no "
-            f"finite step of {', '.join(bad) or 'no weight'}. These rows were not learned. "
-            "Lower `step_size`, or scale the rows."
+            f"the loss and the step must be finite, got a loss of {float(loss):g} and "
+            f"no finite step of {', '.join(bad) or 'no weight'}. These rows were not "
+            "learned. Lower `step_size`, or scale the rows.",
+            where,
         )
 
     def _apply(self, step: Step, **learned: object) -> None:
@@ -726,8 +744,9 @@ class Tasked(Learner):
         if self.task_batches_ and self.task_batches_[0][0].shape[1:] != x.shape[1:]:
             shape = ("n", *self.task_batches_[0][0].shape[1:])
             raise ShapeError(
-                f"{self._where}.learn: `x` must be of shape {shape}, as earlier rows, got "
-                f"{tuple(x.shape)}. Pass rows of one shape."
+                f"`x` must be of shape {shape}, as earlier rows, got {tuple(x.shape)}. "
+                "Pass rows of one shape.",
+                f"{self._where}.learn",
             )
         first = eval_outputs(self.module, {}, x[:1], f"{self._where}.learn")
         targets = self._targets(y, first.expand(len(x), *first.shape[1:]))

@@ -142,18 +142,20 @@ class Replay(Learner):
         for name, fresh, stored in zip("xyz", rows, self.buffer_, strict=False):
             if fresh.shape[1:] != stored.shape[1:]:
                 raise ShapeError(
-                    f"{self._where}.learn: `{name}` must be of shape {('n', *stored.shape[1:])}, "
-                    f"as earlier rows, got {tuple(fresh.shape)}. Start a new learner for rows of "
-                    "another shape."
+                    f"`{name}` must be of shape {('n', *stored.shape[1:])}, as earlier "
+                    f"rows, got {tuple(fresh.shape)}. Start a new learner for rows of "
+                    "another shape.",
+                    f"{self._where}.learn",
                 )
             if name == "x" and fresh.dtype != stored.dtype:
                 expected, given = (
                     str(each.dtype).removeprefix("torch.") for each in (stored, fresh)
                 )
                 raise TypeMismatchError(
-                    f"{self._where}.learn: `{name}` must contain {expected}, as earlier rows, got "
-                    f"{given}. Convert them, or start a new learner for a module of another "
-                    "precision."
+                    f"`{name}` must contain {expected}, as earlier rows, got {given}. "
+                    "Convert them, or start a new learner for a module of another "
+                    "precision.",
+                    f"{self._where}.learn",
                 )
         return self.buffer_
 

@@ -116,8 +116,9 @@ def metric_class(name: str, task: str, where: str) -> type[Metric]:
     known = METRICS[task]
     if name not in known:
         raise ParameterError(
-            f"{where}: a metric of {task} must be one of {', '.join(known)}, got {name!r}."
-            f"{did_you_mean(name, known) or ' Choose one of these.'}"
+            f"a metric of {task} must be one of {', '.join(known)}, got "
+            f"{name!r}.{did_you_mean(name, known) or ' Choose one of these.'}",
+            where,
         )
     register(
         Role.METRIC, known[name]

@@ -193,8 +193,9 @@ def _errors(y: ArrayLike, predictions: ArrayLike) -> Floats:
     targets, predicted = np.asarray(y, dtype=np.float64), np.asarray(predictions, dtype=np.float64)
     if targets.shape != predicted.shape:
         raise ShapeError(
-            f"Metric.add: `predictions` must have the shape of `y`, {targets.shape}, got "
-            f"{predicted.shape}. Pass one prediction for each target."
+            f"`predictions` must have the shape of `y`, {targets.shape}, got "
+            f"{predicted.shape}. Pass one prediction for each target.",
+            "Metric.add",
         )
     errors: Floats = targets - predicted
     return errors
@@ -353,8 +354,9 @@ def _right(y: ArrayLike, predictions: ArrayLike) -> Array:
     targets, predicted = np.ravel(np.asarray(y)), np.ravel(np.asarray(predictions))
     if targets.shape != predicted.shape:
         raise ShapeError(
-            f"Metric.add: `predictions` must contain {len(targets)} labels, one for each row of "
-            f"`y`, got {len(predicted)}. Pass one prediction for each target."
+            f"`predictions` must contain {len(targets)} labels, one for each row of "
+            f"`y`, got {len(predicted)}. Pass one prediction for each target.",
+            "Metric.add",
         )
     if (targets.dtype.kind in "US") != (predicted.dtype.kind in "US"):
         targets = targets.astype(object)  # text arrays can only be compared with text

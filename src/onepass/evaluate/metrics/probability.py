@@ -99,9 +99,10 @@ def _fields(y: ArrayLike, predictions: Any) -> tuple[Floats, Floats]:
     n = len(np.asarray(y))
     if getattr(predictions, "dtype", None) != _FIELDS or len(predictions) != n:
         raise ShapeError(
-            f"Metric.add: `predictions` must be the result of `row_probabilities` for {n} labels "
-            "for a metric of probabilities, got other predictions. Pass one such result, or use "
-            "op.evaluate.prequential."
+            f"`predictions` must be the result of `row_probabilities` for {n} labels "
+            "for a metric of probabilities, got other predictions. Pass one such "
+            "result, or use op.evaluate.prequential.",
+            "Metric.add",
         )
     return predictions["p"], predictions["squares"]
 

@@ -141,9 +141,10 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
             return super().test_then_train(X, y, sample_weight, time=time)
         if not self._scores_blocks:
             raise ParameterError(
-                f"{type(self).__name__}.test_then_train: `return_proba` must be False, as blocks "
-                "are learned without the scores of all rows, got True. Call predict_proba_one and "
-                "learn_one for each row."
+                "`return_proba` must be False, as blocks are learned without the "
+                "scores of all rows, got True. Call predict_proba_one and learn_one "
+                "for each row.",
+                f"{type(self).__name__}.test_then_train",
             )
         with self._rollback_on_error():
             new = not self._started
@@ -283,9 +284,10 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
             united = united_labels(self._classes_so_far(where), other.classes_, where)
         except LabelError as error:
             raise MergeError(
-                f"{where}: both learners must have labels of one kind, "
-                f"{self._classes_so_far(where).dtype}, got {other.classes_.dtype}. Train both with "
-                "labels that are all text, or all whole numbers."
+                "both learners must have labels of one kind, "
+                f"{self._classes_so_far(where).dtype}, got {other.classes_.dtype}. "
+                "Train both with labels that are all text, or all whole numbers.",
+                where,
             ) from error
         self._set_classes(united)
         self.calibration_ = calibration.merged(self.calibration_, other.calibration_)
@@ -416,13 +418,16 @@ def united_labels(before: Array, labels: Array, where: str) -> Array:
         return np.unique(labels) if len(labels) else before
     if (before.dtype.kind == "U") != (labels.dtype.kind == "U"):
         raise LabelError(
-            f"{where}: `y` must contain labels of the kind seen so far, {before.dtype}, got "
-            f"{labels.dtype}. Pass all labels as text, or all as whole numbers."
+            f"`y` must contain labels of the kind seen so far, {before.dtype}, got "
+            f"{labels.dtype}. Pass all labels as text, or all as whole numbers.",
+            where,
         )
     united = np.union1d(before, labels)
     if united.dtype.kind == "f" and "f" not in {before.dtype.kind, labels.dtype.kind}:
         raise LabelError(
-            f"{where}: `y` must contain whole numbers that fit in one type of 64 bits, together "
-            f"with the labels so far, {before.dtype}, got {labels.dtype}. Pass such labels as text."
+            "`y` must contain whole numbers that fit in one type of 64 bits, together "
+            f"with the labels so far, {before.dtype}, got {labels.dtype}. Pass such "
+            "labels as text.",
+            where,
         )
     return united

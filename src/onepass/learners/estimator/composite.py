@@ -1,6 +1,5 @@
 """Base class of estimators that learn with another estimator, their model."""
 
-import re
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +14,6 @@ from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation.table import TableLike
 
 __all__ = ["Composite", "given", "naming"]
-
-_CALL = re.compile(r"^\w+\.\w+: ")
-_ROW = re.compile(r"\b(in|at) row (\d+)\b")
 
 
 @contextmanager
@@ -34,11 +30,8 @@ def naming(place: str, rows: Array | None = None) -> Iterator[None]:
     try:
         yield
     except OnepassError as error:
-        text = _CALL.sub("", str(error))
-        if rows is not None:
-            at = rows.tolist()
-            text = _ROW.sub(lambda found: f"{found[1]} row {at[int(found[2])]}", text)
-        raise type(error)(f"{place}: {text}") from error
+        row = error.row if error.row is None or rows is None else int(rows[error.row])
+        raise error.at(where=place, row=row) from error
 
 
 def given(**named: Any) -> dict[str, Any]:
@@ -130,8 +123,9 @@ class Composite(BaseEstimator):  # type: ignore[misc]
         """
         if classes is not None and not is_classifier(self._inner):
             raise ParameterError(
-                f"{type(self).__name__}.partial_fit: `classes` must be omitted unless the model is "
-                f"a classifier, got {type(self._inner).__name__}. Remove it."
+                "`classes` must be omitted unless the model is a classifier, got "
+                f"{type(self._inner).__name__}. Remove it.",
+                f"{type(self).__name__}.partial_fit",
             )
         self._learn(X, y, sample_weight, "partial_fit", **given(time=time, classes=classes))
         return self
@@ -164,9 +158,9 @@ class Composite(BaseEstimator):  # type: ignore[misc]
         """
         if return_proba and not self._returns_proba:
             raise ParameterError(
-                f"{type(self).__name__}.test_then_train: `return_proba` must be False for "
-                f"regressors and models by key, got True for {type(self._inner).__name__}. "
-                "Remove it."
+                "`return_proba` must be False for regressors and models by key, got "
+                f"True for {type(self._inner).__name__}. Remove it.",
+                f"{type(self).__name__}.test_then_train",
             )
         named = given(time=time, return_proba=return_proba or None)
         return self._learn(X, y, sample_weight, "test_then_train", **named)

@@ -117,8 +117,9 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         """Learn another learner's state; its outputs were added before, its features were not."""
         del other, layout
         raise MergeError(
-            f"{type(self).__name__}.merge: the learner must support merging, got a learner that "
-            "does not. Learn all rows with one learner and partial_fit, or use RLS or ORFit."
+            "the learner must support merging, got a learner that does not. Learn all "
+            "rows with one learner and partial_fit, or use RLS or ORFit.",
+            f"{type(self).__name__}.merge",
         )
 
     @property
@@ -348,8 +349,9 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         now = getattr(self, "n_features_in_", d)
         if d < now:
             raise ParameterError(
-                f"{where}: `d` must be >= {now}, the current number of features, got {d}. "
-                "Features cannot be removed."
+                f"`d` must be >= {now}, the current number of features, got {d}. "
+                "Features cannot be removed.",
+                where,
             )
         if d > now:
             check_feature_limit(d, type(self).__name__)
@@ -416,7 +418,10 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         """
         check_same_parameters(self, other, self._merge_parameters, where)
         if reason := self._unmergeable() or other._unmergeable():
-            raise MergeError(f"{where}: a learner must store the evidence of its rows, {reason}")
+            raise MergeError(
+                f"a learner must store the evidence of its rows, {reason}",
+                where,
+            )
 
     def join(self, other: Self, at: ColumnPositions, *, concurrent: bool) -> None:
         """Merge another learner whose features are at the given positions.
@@ -468,9 +473,10 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         if time is None:
             return None
         raise ParameterError(
-            f"{where}: `time` must be left out unless the learner forgets by time, got times for a "
-            "learner that does not. Leave out `time`, or set a rule such as "
-            "RLSRegressor(forgetting=op.forgetting.Bounded(half_life='1h'))."
+            "`time` must be left out unless the learner forgets by time, got times for "
+            "a learner that does not. Leave out `time`, or set a rule such as "
+            "RLSRegressor(forgetting=op.forgetting.Bounded(half_life='1h')).",
+            where,
         )
 
     def _learn_at(
@@ -504,15 +510,17 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         n = array.shape[0]
         if n == 0 and verb == "fit":
             raise ShapeError(
-                f"{where}: `X` must have rows, got 0 sample(s) (shape={array.shape}) while a "
-                "minimum of 1 is required. partial_fit accepts empty blocks."
+                f"`X` must have rows, got 0 sample(s) (shape={array.shape}) while a "
+                "minimum of 1 is required. partial_fit accepts empty blocks.",
+                where,
             )
         s = validation.weights(sample_weight, n, where)
         if verb == "fit" and s is not None and not s.any():
             raise ParameterError(
-                f"{where}: `sample_weight` must contain a weight > 0, got weights that are all "
-                "zero. Pass at least one positive weight, or call partial_fit, which accepts such "
-                "blocks."
+                "`sample_weight` must contain a weight > 0, got weights that are all "
+                "zero. Pass at least one positive weight, or call partial_fit, which "
+                "accepts such blocks.",
+                where,
             )
         self._set_features(array.shape[1], names)
         when = self._check_times(time, n, where)
@@ -579,9 +587,10 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         where = f"{type(self).__name__}.{verb}"
         if not self._started:
             raise NotFittedError(
-                f"{where}: this {type(self).__name__} is not fitted yet: it has learned no row. "
-                "Call fit, partial_fit or learn_one first; predict_one and test_then_train "
-                "predict before any row is learned."
+                f"this {type(self).__name__} is not fitted yet: it has learned no row. "
+                "Call fit, partial_fit or learn_one first; predict_one and "
+                "test_then_train predict before any row is learned.",
+                where,
             )
         return validation.matrix(X, where, **self._shape())[0]
 
@@ -633,8 +642,9 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
         if Y.shape[1] != self.n_outputs_ or (n and array.ndim != self.target_ndim_):
             shape = "(n,)" if self.target_ndim_ == 1 else f"(n, {self.n_outputs_})"
             raise ShapeError(
-                f"{where}: `y` must have shape {shape}, as in the first block, got {array.shape}. "
-                "Start a new learner for another set of targets."
+                f"`y` must have shape {shape}, as in the first block, got "
+                f"{array.shape}. Start a new learner for another set of targets.",
+                where,
             )
         self.rows_seen_ += n if s is None else int(np.count_nonzero(s))
         return Y, None
@@ -650,8 +660,9 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
         )
         if expected != given:
             raise MergeError(
-                f"{where}: both learners must have targets of shape {expected}, as in the first, "
-                f"got {given}. Merge learners of the same outputs."
+                f"both learners must have targets of shape {expected}, as in the first, "
+                f"got {given}. Merge learners of the same outputs.",
+                where,
             )
         return np.arange(self.n_outputs_)
 

@@ -249,9 +249,10 @@ def thresholds(given: object, names: list[str], where: str) -> dict[str, float]:
     if isinstance(given, Sequence) and not isinstance(given, str):
         if len(given) != len(names):
             raise ParameterError(
-                f"{where}: `threshold` must have one number for each of the {len(names)} layers "
-                f"{join_names(names)}, got {len(given)}. Pass one number for all layers, or a dict "
-                "by layer name."
+                f"`threshold` must have one number for each of the {len(names)} layers "
+                f"{join_names(names)}, got {len(given)}. Pass one number for all "
+                "layers, or a dict by layer name.",
+                where,
             )
         return {name: _level(each, where) for name, each in zip(names, given, strict=True)}
     return {name: _level(given, where) for name in names}
@@ -261,15 +262,17 @@ def _threshold_of(given: Mapping[str, object], name: str, names: list[str], wher
     for pattern in given:
         if not any(fnmatchcase(each, str(pattern)) for each in names):
             raise ParameterError(
-                f"{where}: `threshold` must name layers, got {pattern!r}, which matches none of "
-                f"{join_names(names)}. Use their names or patterns, such as '*'."
+                f"`threshold` must name layers, got {pattern!r}, which matches none of "
+                f"{join_names(names)}. Use their names or patterns, such as '*'.",
+                where,
             )
     for pattern, level in given.items():
         if fnmatchcase(name, str(pattern)):
             return level
     raise ParameterError(
-        f"{where}: `threshold` must have a number for each layer, got none for {name!r}. Add the "
-        "layer, or '*' as the last pattern for all other layers."
+        f"`threshold` must have a number for each layer, got none for {name!r}. Add the "
+        "layer, or '*' as the last pattern for all other layers.",
+        where,
     )
 
 
@@ -330,8 +333,9 @@ def _check_options(biases: object, others: object, where: str) -> None:
     for name, given in (("biases", biases), ("others", others)):
         if given not in allowed[name]:
             raise ParameterError(
-                f"{where}: `{name}` must be one of {', '.join(allowed[name])}, got {given!r}. "
-                "'frozen' preserves past predictions."
+                f"`{name}` must be one of {', '.join(allowed[name])}, got {given!r}. "
+                "'frozen' preserves past predictions.",
+                where,
             )
 
 
@@ -350,9 +354,10 @@ def _used_elsewhere(module: nn.Module, projected: Mapping[str, Layer]) -> set[in
 def _unsupported_parameters(strange: Mapping[str, nn.Parameter], where: str) -> ParameterError:
     found_names = join_names(list(strange)) if strange else "biases alone"
     return ParameterError(
-        f"{where}: `module` must have linear layers or convolutions in the optimizer, and no other "
-        f"parameters, got {found_names}. Name the layers to project with `projects`, or set "
-        "others='frozen' (after the first task) or others='free'."
+        "`module` must have linear layers or convolutions in the optimizer, and no "
+        f"other parameters, got {found_names}. Name the layers to project with "
+        "`projects`, or set others='frozen' (after the first task) or others='free'.",
+        where,
     )
 
 
@@ -504,8 +509,9 @@ class GPM(Projected):
             for name, parts in factors.items():
                 if not bool(parts.isfinite().all()):
                     raise NumericalError(
-                        f"{where}: the inputs of layers must be finite, got nan or infinity "
-                        f"in {name!r}. Check the weights before it, or scale the rows."
+                        "the inputs of layers must be finite, got nan or infinity in "
+                        f"{name!r}. Check the weights before it, or scale the rows.",
+                        where,
                     )
                 level = min(self._thresholds[name] + self.growth * self.tasks_, 1.0)
                 old: Any = bases.get(name) or [None] * len(parts)
@@ -555,7 +561,8 @@ class GPM(Projected):
             shape = [M.matrix.shape[0] for M in found]
             if layer is None or shape != [layer.d] * layer.groups:
                 raise CheckpointError(
-                    f"{self._where}.load_state_dict: the directions of {name!r} must be those of a "
-                    f"projected layer, got {len(found)} group(s) of {shape[:1]} inputs. Wrap the "
-                    "module of the saved state."
+                    f"the directions of {name!r} must be those of a projected layer, "
+                    f"got {len(found)} group(s) of {shape[:1]} inputs. Wrap the module "
+                    "of the saved state.",
+                    f"{self._where}.load_state_dict",
                 )

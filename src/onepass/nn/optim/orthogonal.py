@@ -255,8 +255,9 @@ class OrthogonalGradient(Projected):
         columns = None if memory is None else memory.settled()[1]
         if columns is not None and columns.matrix.shape[0] != self._network.p:
             raise CheckpointError(
-                f"{self._where}.load_state_dict: the memory must be of {self._network.p} weights, "
-                f"got a memory of {columns.matrix.shape[0]}. Wrap the module of the saved state."
+                f"the memory must be of {self._network.p} weights, got a memory of "
+                f"{columns.matrix.shape[0]}. Wrap the module of the saved state.",
+                f"{self._where}.load_state_dict",
             )
 
     def _take_memory(self, memory: Any) -> None:

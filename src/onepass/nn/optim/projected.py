@@ -83,7 +83,8 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         try:
             selection = select(self.module, self.projects, self._where)
         except (ParameterError, TypeMismatchError) as error:
-            raise type(error)(str(error).replace("`learns`", "`projects`")) from error
+            names = {"learns": "projects"}
+            raise error.renamed(lambda name: f"`{names.get(name, name)}`") from error
         for group in self.param_groups:
             self._refuse_foreign(group["params"])
         ours = {id(each) for group in self.param_groups for each in group["params"]}
@@ -91,9 +92,10 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         found = {name: each for name, each in named if id(each) in ours}
         if not found:
             raise ParameterError(
-                f"{self._where}: `projects` must name parameters of the optimizer, got "
-                f"{self.projects!r}, which selects no parameter that requires grad. Pass "
-                "module.parameters() to the optimizer."
+                "`projects` must name parameters of the optimizer, got "
+                f"{self.projects!r}, which selects no parameter that requires grad. "
+                "Pass module.parameters() to the optimizer.",
+                self._where,
             )
         self._names, self._chosen = list(found), list(found.values())
         last = "projects" if self.projects == "last" else None
@@ -200,24 +202,25 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         kind = ours.get("wrapper") if isinstance(ours, Mapping) else None
         if kind != type(self).__name__:
             raise CheckpointError(
-                f"{self._where}.load_state_dict: the state must be one of {type(self).__name__}, "
-                f"got that of {kind or 'a plain optimizer'}. Load a plain optimizer's state into "
-                "the wrapped `optimizer`."
+                f"the state must be one of {type(self).__name__}, got that of "
+                f"{kind or 'a plain optimizer'}. Load a plain optimizer's state into "
+                "the wrapped `optimizer`.",
+                f"{self._where}.load_state_dict",
             )
         missing = {"names", "tasks", self._part} - set(ours)
         if type(ours.get("tasks")) is not int or ours["tasks"] < 0:
             missing |= {"tasks"}
         if missing:
             raise CheckpointError(
-                f"{self._where}.load_state_dict: the state must contain "
-                f"{', '.join(sorted(missing))}, got missing or invalid entries. Create it again "
-                "with state_dict()."
+                f"the state must contain {', '.join(sorted(missing))}, got missing or "
+                "invalid entries. Create it again with state_dict().",
+                f"{self._where}.load_state_dict",
             )
         if ours["names"] != self._names:
             raise CheckpointError(
-                f"{self._where}.load_state_dict: the state must be for the parameters "
-                f"{', '.join(self._names)}, got {ours['names']}. Wrap the same module "
-                "with the same `projects`."
+                f"the state must be for the parameters {', '.join(self._names)}, got "
+                f"{ours['names']}. Wrap the same module with the same `projects`.",
+                f"{self._where}.load_state_dict",
             )
         try:
             where = f"{self._where}.load_state_dict"
@@ -225,8 +228,9 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
             self._refuse_unlike(memory)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise CheckpointError(
-                f"{self._where}.load_state_dict: the state must be a result of state_dict(), got a "
-                f"damaged state: {error}. Create it again with state_dict()."
+                "the state must be a result of state_dict(), got a damaged state: "
+                f"{error}. Create it again with state_dict().",
+                f"{self._where}.load_state_dict",
             ) from error
         self.optimizer.load_state_dict(rest)
         self.tasks_ = ours["tasks"]
@@ -234,8 +238,9 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeMismatchError(
-            f"{self._where}: an optimizer cannot be copied or pickled without its module. Save "
-            "state_dict(), and load it into a new optimizer of the copied module."
+            "an optimizer cannot be copied or pickled without its module. Save "
+            "state_dict(), and load it into a new optimizer of the copied module.",
+            self._where,
         )
 
     # -- implemented by subclasses --------------------------------------------------------
@@ -261,9 +266,10 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         for each in parameters:
             if id(each) not in own:
                 raise ParameterError(
-                    f"{self._where}: the optimizer must have parameters of `module` only, got one "
-                    f"of shape {tuple(each.shape)} that is not the module's. Pass the current "
-                    "module.parameters() to the optimizer."
+                    "the optimizer must have parameters of `module` only, got one of "
+                    f"shape {tuple(each.shape)} that is not the module's. Pass the "
+                    "current module.parameters() to the optimizer.",
+                    self._where,
                 )
 
 
@@ -276,21 +282,24 @@ def _refuse(optimizer: object, where: str) -> None:
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeMismatchError(
-            f"{where}: `optimizer` must be a torch.optim.Optimizer, got "
-            f"{type(optimizer).__name__}. Use one such as torch.optim.SGD(module.parameters(), "
-            "lr=0.01)."
+            "`optimizer` must be a torch.optim.Optimizer, got "
+            f"{type(optimizer).__name__}. Use one such as "
+            "torch.optim.SGD(module.parameters(), lr=0.01).",
+            where,
         )
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ParameterError(
-            f"{where}: `optimizer` must take one step per call, got LBFGS, whose line search and "
-            "curvature estimates do not allow projected steps. Use another optimizer, such as SGD "
-            "or Adam."
+            "`optimizer` must take one step per call, got LBFGS, whose line search and "
+            "curvature estimates do not allow projected steps. Use another optimizer, "
+            "such as SGD or Adam.",
+            where,
         )
     if isinstance(optimizer, Projected):
         raise ParameterError(
-            f"{where}: `optimizer` must not be a projected optimizer, got "
-            f"{type(optimizer).__name__}, whose directions a second projection would undo. Wrap "
-            "its `optimizer`."
+            "`optimizer` must not be a projected optimizer, got "
+            f"{type(optimizer).__name__}, whose directions a second projection would "
+            "undo. Wrap its `optimizer`.",
+            where,
         )
 
 
@@ -345,8 +354,9 @@ def sample_rows(
         seen += n
     if not seen:
         raise ParameterError(
-            f"{where}: `loader` must yield the rows of a task, got none. A generator can be "
-            "iterated only once: create a new one."
+            "`loader` must yield the rows of a task, got none. A generator can be "
+            "iterated only once: create a new one.",
+            where,
         )
     yield from sample.values()
 
@@ -368,8 +378,10 @@ def _batches(loader: Iterable[object], where: str) -> Iterable[object]:
         hasattr(loader, "__iter__") or hasattr(loader, "__getitem__")
     ):
         raise TypeMismatchError(
-            f"{where}: `loader` must yield batches (x, y) of the task, got "
-            f"{type(loader).__name__}. Pass a torch.utils.data.DataLoader, or one batch (x, y)."
+            "`loader` must yield batches (x, y) of the task, got "
+            f"{type(loader).__name__}. Pass a torch.utils.data.DataLoader, or one batch "
+            "(x, y).",
+            where,
         )
     return loader
 
@@ -379,25 +391,29 @@ def _check_batch(batch: object, network: Network, where: str, *, labels: bool) -
     if isinstance(batch, (tuple, list)):
         if not 1 <= len(batch) <= 2:
             raise ShapeError(
-                f"{where}: `loader` must yield batches (x, y), got {len(batch)} parts. If the "
-                "module has several inputs, pass them as a tuple: ((x1, x2), y)."
+                f"`loader` must yield batches (x, y), got {len(batch)} parts. If the "
+                "module has several inputs, pass them as a tuple: ((x1, x2), y).",
+                where,
             )
         x, y = (batch[0], None) if len(batch) == 1 else batch
     if labels and y is None:
         raise ShapeError(
-            f"{where}: `loader` must yield batches (x, y) with the class of each row, got x only. "
-            "Use gradients='outputs', which needs no classes."
+            "`loader` must yield batches (x, y) with the class of each row, got x "
+            "only. Use gradients='outputs', which needs no classes.",
+            where,
         )
     if y is not None and np.ndim(y) == 0:
         raise ShapeError(
-            f"{where}: `loader` must yield batches of rows, got a single row. Wrap the dataset in "
-            "a torch.utils.data.DataLoader."
+            "`loader` must yield batches of rows, got a single row. Wrap the dataset "
+            "in a torch.utils.data.DataLoader.",
+            where,
         )
     rows = network.prepare(map_tensors(x, lambda each: each.to(network.device)), where)
     if isinstance(y, (torch.Tensor, np.ndarray)) and len(y) != len(rows):
         raise ShapeError(
-            f"{where}: `y` must contain one target for each of {len(rows)} rows, got {len(y)}. "
-            "Pass each row with its target, or x only if no classes are needed."
+            f"`y` must contain one target for each of {len(rows)} rows, got {len(y)}. "
+            "Pass each row with its target, or x only if no classes are needed.",
+            where,
         )
     if not labels or not len(rows):
         return LabelledRows(rows, None)
@@ -405,8 +421,9 @@ def _check_batch(batch: object, network: Network, where: str, *, labels: bool) -
         like = network.outputs(rows[:1])
     if like.shape[1] == 1:
         raise ParameterError(
-            f"{where}: `gradients` must be 'outputs' for a module with one output, got 'logit', "
-            "the output of the class of a row. Use gradients='outputs'."
+            "`gradients` must be 'outputs' for a module with one output, got 'logit', "
+            "the output of the class of a row. Use gradients='outputs'.",
+            where,
         )
     _refuse_numbers(y, where)
     return LabelledRows(rows, targets(y, len(rows), like.shape[1], "one_hot", like, where))
@@ -418,8 +435,10 @@ def _refuse_numbers(y: ArrayLike | Tensor, where: str) -> None:
     real = array.is_floating_point() if isinstance(array, torch.Tensor) else array.dtype.kind == "f"
     if real:
         raise TypeMismatchError(
-            f"{where}: `loader` must yield the class of each row, an integer, with "
-            f"gradients='logit', got {array.dtype}. Use gradients='outputs' for regression."
+            "`loader` must yield the class of each row, an integer, with "
+            f"gradients='logit', got {array.dtype}. Use gradients='outputs' for "
+            "regression.",
+            where,
         )
 
 

@@ -74,9 +74,10 @@ class _Resource:
         if endpoint is None:
             allowed = ", ".join(sorted(self._endpoints))
             raise MethodNotAllowedError(
-                f"{scope['path'][:200]}: the method must be one of {allowed}, got "
-                f"{scope['method'][:20]}. Use one of these; /openapi.json lists the endpoints.",
-                allowed,
+                f"the method must be one of {allowed}, got {scope['method'][:20]}. Use one of "
+                "these; /openapi.json lists the endpoints.",
+                scope["path"][:200],
+                allowed=allowed,
             )
         request = ServiceRequest(scope, receive, self._service)
         self._service.tokens.check(request.fields, endpoint.role)
@@ -90,8 +91,8 @@ class _Resource:
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     del receive, send
     raise NotFoundError(
-        f"{scope['path'][:200]}: no such endpoint. Correct the path; /openapi.json lists all "
-        "endpoints."
+        "no such endpoint. Correct the path; /openapi.json lists all endpoints.",
+        f"{scope['path'][:200]}",
     )
 
 

@@ -69,21 +69,25 @@ class Tokens:
             at, roles = f"{where}, line {number}", words[0].split(",")
             if len(words) != 2 or not _INCLUDES.keys() >= set(roles):
                 raise ParameterError(
-                    f"{at}: the line must be roles and a token, such as 'learn,predict TOKEN', "
-                    "with the roles predict, learn and admin, got another form. Correct the line."
+                    "the line must be roles and a token, such as 'learn,predict "
+                    "TOKEN', with the roles predict, learn and admin, got another "
+                    "form. Correct the line.",
+                    at,
                 )
             token = words[1]
             if len(token) < _MIN_TOKEN or not token.isascii():
                 got = f"{len(token)}" if token.isascii() else "other characters"
                 raise ParameterError(
-                    f"{at}: a token must have at least {_MIN_TOKEN} characters, all of them ASCII, "
-                    f"got {got}. {_MAKE}"
+                    f"a token must have at least {_MIN_TOKEN} characters, all of them "
+                    f"ASCII, got {got}. {_MAKE}",
+                    at,
                 )
             tokens.setdefault(token, []).extend(roles)
         if not tokens:
             raise ParameterError(
-                f"{where}: the file must contain at least one token, got none. Write a line such "
-                "as 'admin TOKEN'."
+                "the file must contain at least one token, got none. Write a line such "
+                "as 'admin TOKEN'.",
+                where,
             )
         return cls(tokens)
 
@@ -100,8 +104,9 @@ class Tokens:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise SourceError(
-                f"{where}: {path} must be a text file in UTF-8 that can be read, got: "
-                f"{error}. Check the path and its permissions."
+                f"{path} must be a text file in UTF-8 that can be read, got: {error}. "
+                "Check the path and its permissions.",
+                where,
             ) from error
         return cls.parse(text, str(path))
 
@@ -165,9 +170,10 @@ def check_safe(host: str, tokens: Tokens, where: str) -> None:
     """
     if not tokens and not is_loopback(host):
         raise ParameterError(
-            f"{where}: a service on {host}, which other machines can reach, must have tokens, got "
-            "none. Pass --tokens FILE, set the environment variable ONEPASS_TOKEN, or listen on "
-            "127.0.0.1."
+            f"a service on {host}, which other machines can reach, must have tokens, "
+            "got none. Pass --tokens FILE, set the environment variable ONEPASS_TOKEN, "
+            "or listen on 127.0.0.1.",
+            where,
         )
 
 

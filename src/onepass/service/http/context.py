@@ -44,7 +44,7 @@ class Budget:
             raise BusyError(
                 f"the bodies of all concurrent requests must have at most {self._size:,} bytes, "
                 "got more. Retry in a second with the same key.",
-                1.0,
+                seconds=1.0,
             )
         self._left -= nbytes
 
@@ -149,9 +149,10 @@ class Service:
             if not expired:
                 raise  # the request was cancelled
             raise CommitTimeoutError(
-                f"{name}: the rows must be on the disk within {self.commit_timeout:g} seconds, but "
-                "the commit has not finished. It may still succeed: retry with the same key.",
-                1.0,
+                f"the rows must be on the disk within {self.commit_timeout:g} seconds, but the "
+                "commit has not finished. It may still succeed: retry with the same key.",
+                name,
+                seconds=1.0,
             ) from None
         finally:
             timer.cancel()

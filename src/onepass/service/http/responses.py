@@ -6,7 +6,6 @@ the full path. Any other exception is a server error: the response contains only
 with which the log contains the traceback.
 """
 
-import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,9 +37,6 @@ _STATUS: tuple[tuple[type[BaseException], int], ...] = (
 )
 _ABOUT_FILES = (errors.StoreError, errors.CheckpointError, errors.SourceError)
 _LONGEST_MESSAGE = 4000  # characters
-_CALL = re.compile(  # a Python call at the beginning of a message
-    r"(?:op(?:\.\w+)+|[A-Z]\w*\.(?:fit|partial_fit|test_then_train|learn\w*|predict\w*))(?=: )"
-)
 _LOG_INTERVAL = 60.0  # seconds before the same error of a file is logged again
 
 
@@ -82,6 +78,8 @@ class ErrorResponses:
             Method and path of the request, which replace the Python call in the message.
         """
         status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+        if isinstance(error, errors.OnepassError) and _is_call(error.where):
+            error = error.renamed(_field).at(where=call)
         message = str(error)
         if status == 500:
             LOG.error("request failed", exc_info=error, extra={"fields": {"request": request_id}})
@@ -93,8 +91,6 @@ class ErrorResponses:
             self._log(message, request_id)
         if isinstance(error, _ABOUT_FILES):
             message = pathless(message, self._folder)
-        if found := _CALL.match(message):
-            message = call + message[found.end() :].replace("`key`", "`Idempotency-Key`")
         return sent(failed(message[:_LONGEST_MESSAGE]), status, _headers(error))
 
     def _log(self, text: str, request_id: str) -> None:
@@ -104,6 +100,17 @@ class ErrorResponses:
             self._logged = text, time.monotonic()
             fields = {"error": text, "request": request_id}
             LOG.error("a learner's file has an error", extra={"fields": fields})
+
+
+def _is_call(where: str) -> bool:
+    """Whether an error is about a call in Python, not about a file or a learner of the service."""
+    call = "." in where and where.replace(".", "").isidentifier()
+    return call and (where[0].isupper() or where.startswith("op."))
+
+
+def _field(name: str) -> str:
+    """The field of a request for a parameter in Python."""
+    return "`Idempotency-Key`" if name == "key" else f"`{name}`"
 
 
 def _headers(error: Exception) -> dict[str, str]:

@@ -146,8 +146,8 @@ class _RowErrors:
         ):
             got = str(error).rstrip(".")
             raise RequestError(
-                f"{self.name}: the rows must be valid input of the learner, got: {got}. Correct "
-                "the rows."
+                f"the rows must be valid input of the learner, got: {got}. Correct the rows.",
+                self.name,
             ) from error
 
 

@@ -115,12 +115,14 @@ class Listening:
                 )
         except OSError as error:
             raise ParameterError(
-                f"{where}: --certificate and --key must be PEM files that belong together, got: "
-                f"{error}. Check both paths, or create a new pair."
+                "--certificate and --key must be PEM files that belong together, got: "
+                f"{error}. Check both paths, or create a new pair.",
+                where,
             ) from error
         if self.port >= 1 << 16:  # getaddrinfo would reduce it modulo 65536
             raise ParameterError(
-                f"{where}: --port must be from 0 to 65535, got {self.port}. Choose another port."
+                f"--port must be from 0 to 65535, got {self.port}. Choose another port.",
+                where,
             )
         sockets: list[socket.socket] = []
         unavailable = OSError("no address")
@@ -136,9 +138,10 @@ class Listening:
                 raise unavailable
         except OSError as error:
             raise ParameterError(
-                f"{where}: {self.host}:{self.port} must be a free address, but the server cannot "
-                f"listen on it: {error.strerror or error}. Stop the process that listens there, or "
-                "choose another --host or --port."
+                f"{self.host}:{self.port} must be a free address, but the server cannot "
+                f"listen on it: {error.strerror or error}. Stop the process that "
+                "listens there, or choose another --host or --port.",
+                where,
             ) from error
         return sockets
 
@@ -258,8 +261,9 @@ def consume(registry: ModelRegistry, sources: Iterable[tuple[str, Source]]) -> N
         names = registry.names
         if name not in names and (name or len(names) != 1):
             raise ParameterError(
-                f"{_WHERE}: --source must be NAME=ADDRESS with the name of a learner, or an "
-                f"address if there is only one learner, got {name[:100] or 'no name'}. Name one of "
-                f"the learners: {', '.join(names) or 'none'}."
+                "--source must be NAME=ADDRESS with the name of a learner, or an "
+                f"address if there is only one learner, got {name[:100] or 'no name'}. "
+                f"Name one of the learners: {', '.join(names) or 'none'}.",
+                _WHERE,
             )
         registry.consume(name or names[0], opened, log)

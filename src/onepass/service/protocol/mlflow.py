@@ -232,7 +232,7 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS) -> DecodedRequest:
         except (pa.ArrowException, OSError, ValueError) as error:
             raise errors.error(error) from error
     except SourceError as error:
-        raise RequestError(str(error).removeprefix("op.stream.read: ")) from error
+        raise RequestError(str(error.at(where=""))) from error
     return build_request(named, columns_place, learning=False)
 
 
