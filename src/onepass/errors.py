@@ -51,6 +51,8 @@ do not read its text.
 The module also has helpers for messages and for imports of optional packages.
 """
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches

@@ -8,6 +8,8 @@ the features. Some defaults are adapted to tables of more rows than weights in u
 intercept. Every learner of :mod:`onepass.learners` is offered.
 """
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any

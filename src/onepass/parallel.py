@@ -1,5 +1,7 @@
 """Independent jobs in several joblib processes, each with one thread for linear algebra."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool

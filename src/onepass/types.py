@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, Union
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,7 +10,16 @@ from numpy.typing import ArrayLike, NDArray
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Array", "ArrayLike", "ArrayOrTensor", "Floats", "Kind", "RowLike", "TimeLike"]
+__all__ = [
+    "Array",
+    "ArrayLike",
+    "ArrayOrTensor",
+    "Estimator",
+    "Floats",
+    "Kind",
+    "RowLike",
+    "TimeLike",
+]
 
 Array: TypeAlias = NDArray[Any]
 """A NumPy array of any dtype: numbers, text, dates."""
@@ -29,3 +38,16 @@ RowLike: TypeAlias = ArrayLike | Mapping[str, object]
 
 TimeLike: TypeAlias = ArrayLike | date | Sequence[date]
 """Times of rows: numbers, or NumPy or Python dates."""
+
+
+class Estimator(Protocol):
+    """An object of unknown class that learns, such as one read from a file."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Reset, then learn rows."""
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Learn further rows."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return another method or attribute, which the class may have."""

@@ -1,5 +1,7 @@
 """Versions of Python, onepass and the packages it uses, for reports of problems."""
 
+from __future__ import annotations
+
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version

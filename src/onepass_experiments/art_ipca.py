@@ -18,6 +18,8 @@ figure show the published accuracy beside the reproduced one.
     data", ICLR 2023, Tiny Papers.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -51,7 +53,7 @@ __all__ = [
 
 
 def comparison_figure(
-    title: str, entries: "Sequence[Entry]", path: str | os.PathLike[str] | None
+    title: str, entries: Sequence[Entry], path: str | os.PathLike[str] | None
 ) -> Any:
     """Plot published and reproduced accuracy side by side, one panel per data set.
 
@@ -261,7 +263,7 @@ def _run(
     images: dict[str, Images],
     seed: int,
     vigilance: float,
-    clock: "Clock | None",
+    clock: Clock | None,
     job: tuple[str, int, str],
 ) -> RunResult:
     """Learn the tasks of one run in sequence, each row once; then test on every task."""

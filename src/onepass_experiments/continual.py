@@ -9,6 +9,8 @@ and a figure with one panel per stream show the average over tasks after the las
 Streams, learners and their settings are in :mod:`onepass_experiments.continual_learners`.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -84,7 +86,7 @@ def comparison_figure(
     return figure
 
 
-def _panel(axes: "Axes", name: str, report: ContinualReport, *, paper: bool) -> None:
+def _panel(axes: Axes, name: str, report: ContinualReport, *, paper: bool) -> None:
     stream, scores = STREAMS[name], report.scores
     share = report.metric == "accuracy"
     scale, places = (100.0, 1) if share else (1.0, 2)

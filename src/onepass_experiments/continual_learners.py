@@ -10,6 +10,8 @@ other work.
     data", ICLR 2023, Tiny Papers.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial

@@ -40,6 +40,8 @@ This equals (7) up to rounding, for all runs at once, and costs O(n²) per epoch
 [2] The same title, CDC 2022.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias

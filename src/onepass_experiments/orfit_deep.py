@@ -23,6 +23,8 @@ are selected only if all settings fail.
 [1] G. M. van de Ven, A. S. Tolias, "Three scenarios for continual learning", 2019.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -195,7 +197,7 @@ def _features(X: Floats) -> Floats:
     return (X - np.float32(0.1307)) / np.float32(0.3081)
 
 
-def _test(module: "Module", task: Experience) -> tuple[float, float]:
+def _test(module: Module, task: Experience) -> tuple[float, float]:
     """Return the accuracy among all classes and among the task's, or the error twice."""
     torch = import_extra("torch", extra="torch", where="orfit_deep")
     with torch.no_grad():

@@ -13,6 +13,8 @@ Networks are a wide perceptron and a small convolutional one. Weights and biases
 used. Streams consist of images at half the height and width.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -71,12 +73,12 @@ class Loop:
         In ``learn`` and ``after_task``, if training has diverged.
     """
 
-    def __init__(self, module: "Module", optimizer: "GPM | OrthogonalGradient", loss: str) -> None:
+    def __init__(self, module: Module, optimizer: GPM | OrthogonalGradient, loss: str) -> None:
         self._torch = import_extra("torch", extra="torch", where="orfit_deep")
         self.module, self.optimizer, self.loss = module, optimizer, loss
         self._task: list[tuple[Tensor, Tensor]] = []
 
-    def learn(self, x: "Tensor", y: "Tensor") -> Self:
+    def learn(self, x: Tensor, y: Tensor) -> Self:
         """Take one step on a batch."""
         functional = self._torch.nn.functional
         self.optimizer.zero_grad()
@@ -98,7 +100,7 @@ class Loop:
         self._task = []
         return self
 
-    def _check_finite(self, tensors: "Iterable[Tensor]") -> None:
+    def _check_finite(self, tensors: Iterable[Tensor]) -> None:
         """Raise if training has diverged."""
         if not all(bool(tensor.isfinite().all()) for tensor in tensors):
             raise NumericalError(
@@ -150,7 +152,7 @@ class Method:
 def _baseline(name: str) -> Callable[..., Any]:
     """Return a factory of a baseline with the loss for the kind of target."""
 
-    def make(module: "Module", task: TargetKind, seed: int, **settings: object) -> Any:
+    def make(module: Module, task: TargetKind, seed: int, **settings: object) -> Any:
         loss = "cross_entropy" if task == "classes" else "squared"
         seeded = {} if name == "SGD" else {"seed": seed}
         made = getattr(import_module("onepass_experiments.baselines"), name)
@@ -162,7 +164,7 @@ def _baseline(name: str) -> Callable[..., Any]:
 def _network(name: str, **fixed: object) -> Callable[..., Any]:
     """Return a factory of a learner of op.nn, which learns a batch row by row."""
 
-    def make(module: "Module", task: TargetKind, seed: int, **settings: object) -> Any:
+    def make(module: Module, task: TargetKind, seed: int, **settings: object) -> Any:
         del seed  # no random choices
         given = {**fixed, **settings}
         if task == "angles":
@@ -173,7 +175,7 @@ def _network(name: str, **fixed: object) -> Callable[..., Any]:
 
 
 def _gpm(
-    module: "Module", task: TargetKind, seed: int, *, step_size: float, **settings: object
+    module: Module, task: TargetKind, seed: int, *, step_size: float, **settings: object
 ) -> Loop:
     """Return SGD wrapped in GPM."""
     sgd = import_module("torch.optim").SGD(module.parameters(), lr=step_size)
@@ -249,7 +251,7 @@ _WHERE = "orfit_deep"
 _PIXELS, _WIDTH = 14 * 14, 256
 
 
-def network(name: str, c: int, seed: list[int]) -> "Module":
+def network(name: str, c: int, seed: list[int]) -> Module:
     """Return a network for images of 14 × 14 pixels.
 
     Parameters
@@ -291,12 +293,12 @@ def network(name: str, c: int, seed: list[int]) -> "Module":
     return module
 
 
-def _mlp(nn: ModuleType, c: int) -> "Module":
+def _mlp(nn: ModuleType, c: int) -> Module:
     """Return a perceptron with 196, 256 and c units."""
     return nn.Sequential(nn.Flatten(), nn.Linear(_PIXELS, _WIDTH), nn.ReLU(), nn.Linear(_WIDTH, c))
 
 
-def _conv(nn: ModuleType, c: int) -> "Module":
+def _conv(nn: ModuleType, c: int) -> Module:
     """Return convolutions with 16 and 32 filters of 3 × 3 at stride 2, then a linear layer."""
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, stride=2, padding=1),

@@ -14,6 +14,8 @@ curves.
 [2] A. Chaudhry et al., "Riemannian walk for incremental learning", ECCV 2018, section 3.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +42,7 @@ _SHORT = 15.0  # percent; shorter bars have no room for their number
 _DASHES = ("-", (0, (4, 1.4)), (0, (1.2, 1.2)))
 
 
-def bars(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
+def bars(outcome: DeepOutcome, path: str | os.PathLike[str] | None) -> Any:
     """Plot each method's final average ± standard deviation, one panel per stream and network.
 
     Parameters
@@ -74,8 +76,8 @@ def bars(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
 
 
 def _panels(
-    figure: Any, outcome: "DeepOutcome", *, sharey: bool
-) -> "Iterator[tuple[Any, dict[str, Result]]]":
+    figure: Any, outcome: DeepOutcome, *, sharey: bool
+) -> Iterator[tuple[Any, dict[str, Result]]]:
     """Yield an empty panel for each stream (column) and network (row) with its results."""
     streams, networks, _ = _sides(outcome)
     panels = figure.subplots(len(networks), len(streams), sharey=sharey, squeeze=False)
@@ -92,7 +94,7 @@ def _panels(
             yield axes, found
 
 
-def _bars(axes: "Axes", found: "dict[str, Result]", methods: list[str]) -> None:
+def _bars(axes: Axes, found: dict[str, Result], methods: list[str]) -> None:
     axes.grid(visible=False, axis="y")
     axes.grid(visible=True, axis="x")
     for place, method in enumerate(methods):
@@ -118,7 +120,7 @@ def _bars(axes: "Axes", found: "dict[str, Result]", methods: list[str]) -> None:
         axes.set_xlim(0, 100)
 
 
-def curves(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
+def curves(outcome: DeepOutcome, path: str | os.PathLike[str] | None) -> Any:
     """Plot the average over the tasks so far after each task, per stream and network.
 
     Parameters
@@ -160,7 +162,7 @@ def curves(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
     return figure
 
 
-def _curve(axes: "Axes", result: "Result", methods: list[str]) -> Any:
+def _curve(axes: Axes, result: Result, methods: list[str]) -> Any:
     along = _so_far(result.matrix())
     tasks = np.arange(1, along.shape[1] + 1)
     mean, spread = along.mean(axis=0), along.std(axis=0)
@@ -177,7 +179,7 @@ def _so_far(matrices: Floats) -> Floats:
     return np.stack([matrices[:, t, : t + 1].mean(axis=1) for t in range(matrices.shape[1])], 1)
 
 
-def _sides(outcome: "DeepOutcome") -> tuple[list[str], list[str], list[str]]:
+def _sides(outcome: DeepOutcome) -> tuple[list[str], list[str], list[str]]:
     """Return streams, networks and methods, each in order."""
     return tuple(  # type: ignore[return-value]
         list(dict.fromkeys(getattr(result, side) for result in outcome.results))

@@ -4,6 +4,8 @@ Published curves are read from files of this package and drawn on the left, repr
 right.
 """
 
+from __future__ import annotations
+
 import json
 import os
 from abc import abstractmethod
@@ -47,7 +49,7 @@ _LEARNED = "--"
 _BEHIND = 0.022  # fraction of the axis between the ranges over draws
 
 
-def draw(outcome: "Outcome", path: str | os.PathLike[str] | None) -> Any:
+def draw(outcome: Outcome, path: str | os.PathLike[str] | None) -> Any:
     """Plot four panels: published and reproduced errors, over all rows and on a single row.
 
     Bands show the standard deviation over the runs, and bars after the last step the range over the
@@ -98,7 +100,7 @@ def draw(outcome: "Outcome", path: str | os.PathLike[str] | None) -> Any:
     return figure
 
 
-def _published(axes: "Axes", lines: "Iterable[Line]", colours: dict[str, str]) -> None:
+def _published(axes: Axes, lines: Iterable[Line], colours: dict[str, str]) -> None:
     """Plot the published curves, with the published deviations after the last step."""
     traced = []
     for line in lines:
@@ -113,7 +115,7 @@ def _published(axes: "Axes", lines: "Iterable[Line]", colours: dict[str, str]) -
             axes.plot([paper.steps[-1]] * 2, reach, color=colour, lw=3, alpha=0.35, clip_on=False)
 
 
-def _ours(axes: "Axes", lines: "Sequence[Line]", colours: dict[str, str]) -> None:
+def _ours(axes: Axes, lines: Sequence[Line], colours: dict[str, str]) -> None:
     """Plot the reproduced curves with bands (deviation over runs) and bars (range over draws)."""
     for line in lines:
         ours, colour = line.ours, colours[line.method]
@@ -134,17 +136,17 @@ def _ours(axes: "Axes", lines: "Sequence[Line]", colours: dict[str, str]) -> Non
         axes.plot([place], [line.ours.mean[-1]], color=colours[line.method], **dot)
 
 
-def _stroke(line: "Line") -> dict[str, Any]:
+def _stroke(line: Line) -> dict[str, Any]:
     train = line.error == "train"
     return {"ls": _TRAIN, "lw": 1.1} if train else {"ls": "-", "lw": 1.4}
 
 
-def _reach(ours: "Band") -> tuple[Floats, Floats]:
+def _reach(ours: Band) -> tuple[Floats, Floats]:
     mean, deviation = np.array(ours.mean), np.array(ours.deviation)
     return np.maximum(mean - deviation, 0.0), mean + deviation
 
 
-def _frame(row: "Sequence[Any]", lines: "Sequence[Line]") -> None:
+def _frame(row: Sequence[Any], lines: Sequence[Line]) -> None:
     """Set the axes: rows from 1, logarithmic for many epochs; degrees from 0."""
     last = max(line.ours.steps[-1] for line in lines)
     rows = min(line.ours.steps[-1] for line in lines)
@@ -159,12 +161,12 @@ def _frame(row: "Sequence[Any]", lines: "Sequence[Line]") -> None:
             axes.set_xlabel("rows learned" if last == rows else many)
 
 
-def _high(line: "Line") -> float:
+def _high(line: Line) -> float:
     known = [max(line.ours.high), float(_reach(line.ours)[1].max())]
     return max(known if line.paper is None else [*known, *line.paper.values])
 
 
-def _label(axes: "Axes", text: str, x: float) -> None:
+def _label(axes: Axes, text: str, x: float) -> None:
     """Label a vertical line at its top."""
     place: dict[str, Any] = {
         "xytext": (3, -1),
@@ -176,9 +178,7 @@ def _label(axes: "Axes", text: str, x: float) -> None:
     axes.annotate(text, (x, 1.0), **place, **at)
 
 
-def _key(
-    figure: "Figure", lines: "list[Line]", colours: dict[str, str], outcome: "Outcome"
-) -> None:
+def _key(figure: Figure, lines: list[Line], colours: dict[str, str], outcome: Outcome) -> None:
     """Draw the legend above the panels."""
     strokes = import_extra("matplotlib.lines", extra="plot", where="Outcome.plot")
     shown = [

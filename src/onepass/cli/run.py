@@ -282,7 +282,7 @@ def run(
         )  # fmt: skip
         chosen = task or _task(stream, source)
         fixed = {"encode__missing": policy, **values(settings)}
-        models = pipelines(model, chosen, fixed, lags=lags, delay=delay)
+        models: dict[str, Any] = dict(pipelines(model, chosen, fixed, lags=lags, delay=delay))
         if by is not None:
             models = {name: Keyed(one, by=by) for name, one in models.items()}
         found = detectors(drift, "run: --drift") if drift else None

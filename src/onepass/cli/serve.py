@@ -225,6 +225,7 @@ def _begun(
         _check_none({"--name": name, **of_models}, "a model to serve")
         return
     path = Path(model)
+    made: Any
     if path.is_file():
         _check_none(
             of_models,

@@ -1,5 +1,7 @@
 """Blocks of rows with targets, and errors with the location of a row."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 

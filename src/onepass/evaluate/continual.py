@@ -14,6 +14,8 @@ are reported beside them: bytes, prototypes, time, and rows that were learned ag
 Cost: that of the learners, and T + 1 predictions of all test rows.
 """
 
+from __future__ import annotations
+
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -5,6 +5,8 @@ finished run can be stored atomically in a separate file with its settings. An e
 stopped continues with the missing runs; stored runs with other settings raise an error.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re

@@ -34,6 +34,8 @@ one run, and t and p are undefined.
 [5] S. Holm, "A simple sequentially rejective multiple test procedure", 1979.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations

@@ -1,5 +1,7 @@
 """Report of a continual evaluation: measures of models, tables, figures, frames, CSV and JSON."""
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -56,7 +58,7 @@ _TITLE = 34  # maximum letters per line in the title of a heat map
 def _each(name: str) -> property:
     """Return a property with the value of one model, or a dict of values by model."""
 
-    def values(report: "ContinualReport") -> Any:
+    def values(report: ContinualReport) -> Any:
         found = {model: getattr(score, name) for model, score in report.scores.items()}
         return next(iter(found.values())) if len(found) == 1 else found
 
@@ -173,7 +175,7 @@ class ContinualReport(BaseReport):
         return self._table().to_latex()
 
     @classmethod
-    def from_json(cls, source: str | os.PathLike[str]) -> "ContinualReport":
+    def from_json(cls, source: str | os.PathLike[str]) -> ContinualReport:
         """Read a report that ``to_json`` has written.
 
         Parameters

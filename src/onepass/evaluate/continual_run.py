@@ -16,6 +16,8 @@ method of the learner                        use
 Learners and streams of tasks may also be functions of a seed.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from inspect import Parameter, signature

@@ -8,6 +8,8 @@ points, whose positions depend only on the number of rows, not on the block size
 Scores are computed over all rows, and over the last rows.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -121,7 +123,7 @@ class BoundedCurve:
             self.times.append(plain_time(time))
             self.points.append(values)
 
-    def curve(self, models: Mapping[str, "RollingMetrics"]) -> Curve:
+    def curve(self, models: Mapping[str, RollingMetrics]) -> Curve:
         """Return the curve so far.
 
         Parameters

@@ -19,6 +19,8 @@ Cost per row: that of two rows of the learner. Memory: the pending rows.
     adaptation", ACM Computing Surveys 46, 2014: delayed labels.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -125,7 +127,7 @@ class PendingRows:
     def __len__(self) -> int:
         return len(self.due)
 
-    def __getitem__(self, key: slice | Array) -> "PendingRows":
+    def __getitem__(self, key: slice | Array) -> PendingRows:
         return PendingRows(self.X[key], self.y[key], self.due[key])
 
     @property

@@ -17,6 +17,8 @@ Cost: that of the detectors, and O(MAX_EVENTS) memory for each model and detecto
     (ADWIN).
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
@@ -137,7 +139,7 @@ def error_monitor(
     where: str,
     *,
     resumed: bool,
-) -> "ErrorMonitor | None":
+) -> ErrorMonitor | None:
     """Create drift detectors for the errors of models.
 
     Parameters

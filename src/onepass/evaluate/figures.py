@@ -4,6 +4,8 @@ The colours are distinguishable with colour vision deficiency. Learning curves h
 printed column; ticks on a curve mark rows at which drift was detected.
 """
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -133,7 +135,7 @@ def stroke(k: int) -> dict[str, Any]:
     return {"color": COLOURS[k % len(COLOURS)], "ls": dash}
 
 
-def band(axes: "Axes", x: Any, mean: Any, spread: Any, alpha: float = 0.15, **line: Any) -> Any:
+def band(axes: Axes, x: Any, mean: Any, spread: Any, alpha: float = 0.15, **line: Any) -> Any:
     """Draw a line with a band of deviations.
 
     Parameters
@@ -186,7 +188,7 @@ class Dots:
     places: int | None = None
 
 
-def dots(axes: "Axes", title: str, names: Sequence[str], kinds: Sequence[Dots]) -> None:
+def dots(axes: Axes, title: str, names: Sequence[str], kinds: Sequence[Dots]) -> None:
     """Draw a dot plot: one row per name, from top to bottom, with one dot per series.
 
     Parameters
@@ -224,7 +226,7 @@ def dots(axes: "Axes", title: str, names: Sequence[str], kinds: Sequence[Dots]) 
     axes.grid(visible=True, axis="x")
 
 
-def legend_below(figure: "Figure") -> None:
+def legend_below(figure: Figure) -> None:
     """Draw one legend for all axes, below them.
 
     Parameters
@@ -246,7 +248,7 @@ LEGEND_WIDTH = 28
 """Maximum number of letters in a line of a legend."""
 
 
-def legend_beside(figure: "Figure", handles: Sequence[Any]) -> None:
+def legend_beside(figure: Figure, handles: Sequence[Any]) -> None:
     """Draw a legend on the right of the axes; names may contain dollar signs.
 
     Parameters
@@ -269,7 +271,7 @@ _LETTER, _SIDE = 0.06, 2.1  # width of a letter, and side of a heat map, in inch
 
 
 def heat_map(
-    axes: "Axes",
+    axes: Axes,
     values: Floats,
     names: tuple[Sequence[str], Sequence[str]],
     span: tuple[float, float],
@@ -398,7 +400,7 @@ def learning_curves(
     return figure
 
 
-def _trace(axes: "Axes", line: Line, x: tuple[Array, Array], look: dict[str, Any]) -> Any:
+def _trace(axes: Axes, line: Line, x: tuple[Array, Array], look: dict[str, Any]) -> Any:
     """Draw a curve, a faint curve over the last rows, and ticks where drift was detected."""
     colour = look["color"]
     if line.recent is not None:
@@ -447,7 +449,7 @@ def _limits(
     return low - margin, high + margin
 
 
-def _label_axes(axes: "Axes", x: Array, labels: tuple[str, str, str]) -> None:
+def _label_axes(axes: Axes, x: Array, labels: tuple[str, str, str]) -> None:
     """Label the axes, and set their ticks."""
     from matplotlib import dates, ticker  # noqa: PLC0415  installed, since there are axes
 

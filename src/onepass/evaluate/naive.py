@@ -20,6 +20,8 @@ Cost: O(c) time per row and O(c) memory, for c outputs or classes.
     2015.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection
 from typing import Any, ClassVar, Self
 

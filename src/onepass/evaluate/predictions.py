@@ -1,5 +1,7 @@
 """Predictions of a fitted model for the rows of a stream, block by block."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 

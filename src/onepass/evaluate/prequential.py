@@ -13,6 +13,8 @@ Cost: that of the models, O(points) memory, and O(window) memory if a window is 
     Learning 90, 2013 (windows).
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain

@@ -7,6 +7,8 @@ previous file remains. It also contains the settings and a fingerprint of the so
 differ, the run is not resumed, and the error lists the differences.
 """
 
+from __future__ import annotations
+
 import os
 import warnings
 from collections.abc import Callable, Iterator

@@ -3,6 +3,8 @@
 Models of several libraries have one interface.
 """
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

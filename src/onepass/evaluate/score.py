@@ -1,5 +1,7 @@
 """Score of one model of a prequential evaluation."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from onepass.evaluate.curves import Values

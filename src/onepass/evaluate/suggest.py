@@ -13,6 +13,8 @@ Wide tables are compared by fewer learners and columns, so that the time is boun
 more than 200 features, about 200 are used, evenly chosen.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

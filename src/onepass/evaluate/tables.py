@@ -4,6 +4,8 @@ A report defines its table once, as columns of text. Records, which are dicts of
 the same keys, are converted to frames and CSV.
 """
 
+from __future__ import annotations
+
 import csv
 import io
 import math

@@ -8,6 +8,8 @@ division of the stream into blocks.
 Cost: one call of ``transform``, and one of ``partial_fit``, per row learned.
 """
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Sequence
 from typing import Any, Self

@@ -6,6 +6,8 @@ encoded rows there. Dates become phases in the day, the week and the year, and d
 date.
 """
 
+from __future__ import annotations
+
 import datetime as dt
 import math
 from abc import ABC, abstractmethod
@@ -49,7 +51,7 @@ class Column(ABC):
         """Whether there are more categories than output columns."""
         return False
 
-    def is_compatible(self, other: "Column") -> bool:
+    def is_compatible(self, other: Column) -> bool:
         """Return whether another encoder's column of the same name has the same encoding."""
         return type(self) is type(other)
 

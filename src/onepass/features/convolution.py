@@ -22,6 +22,8 @@ Cost: O(places · s² · filters) time per row; O(s² · filters) memory.
     learning", AISTATS 2011, section 3.2.1.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -416,7 +418,7 @@ class RandomConvolution(Frozen):
                 Z **= self.power
         return check_features(Z.reshape(n, self.n_features_out_), X, _NAME)
 
-    def _merge_conflict(self, other: "RandomConvolution") -> str:
+    def _merge_conflict(self, other: Any) -> str:
         """Return a reason if the filters are patches of different rows."""
         conflict = super()._merge_conflict(other)
         if conflict and self.source == "patches":

@@ -23,6 +23,8 @@ Cost: O(width) time per row; memory of the categories, at most ``max_categories`
     section 2.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -252,7 +254,7 @@ class _MergedLayout(NamedTuple):
     """Position of each output of the second, (width′,)."""
 
 
-def _merge_layouts(one: "Encode", other: "Encode", where: str) -> _MergedLayout:
+def _merge_layouts(one: Encode, other: Encode, where: str) -> _MergedLayout:
     """Merge the columns of two encoders, with the position of each output of the second."""
     layout = list(one.layout_)
     mine = _output_keys(one)
@@ -281,7 +283,7 @@ def _merge_layouts(one: "Encode", other: "Encode", where: str) -> _MergedLayout:
     return _MergedLayout(columns, layout, np.array(at, dtype=np.intp))
 
 
-def _output_keys(encode: "Encode") -> list[tuple[str, str]]:
+def _output_keys(encode: Encode) -> list[tuple[str, str]]:
     """Return the column name and the label within the column for each output."""
     owner = [("", "")] * len(encode.layout_)
     for name, column in encode.columns_.items():
@@ -525,9 +527,7 @@ class Encode(Transformer):
 
     # -- merging -----------------------------------------------------------------------------------
 
-    def _merge_from(
-        self, other: "Encode", at: ColumnPositions | None, where: str
-    ) -> ColumnPositions:
+    def _merge_from(self, other: Encode, at: ColumnPositions | None, where: str) -> ColumnPositions:
         """Append the columns and categories of the other, in the order in which they appeared."""
         if not hasattr(self, "columns_"):
             self._start()
@@ -542,7 +542,7 @@ class Encode(Transformer):
         self.rows_seen_ = rows
         return ColumnPositions(both.at, len(both.layout), both.layout)
 
-    def _merge_conflict(self, other: "Encode") -> str:
+    def _merge_conflict(self, other: Encode) -> str:
         """Return a reason if this encoder would have encoded the other's rows differently."""
         if not self.rows_seen_:
             return ""

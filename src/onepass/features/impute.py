@@ -15,6 +15,8 @@ of the c values before the block,
 Cost: O(d) time per row, O(d) memory.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -153,7 +155,7 @@ class Impute(Columnwise):
             self._fill(X, gaps, gap_columns) if len(X) else X, gaps
         ), out_first_rows
 
-    def _merge_block(self, other: "Impute", at: Array, known: int) -> Array:
+    def _merge_block(self, other: Impute, at: Array, known: int) -> Array:
         """Merge counts and fills, and append new indicators in their order."""
         n, more = self.rows_seen_, other.rows_seen_
         counts, fills = np.full(len(self.fills_), more), np.zeros(len(self.fills_))
@@ -166,7 +168,7 @@ class Impute(Columnwise):
         self.fills_, self.counts_ = fills, self.counts_ + counts
         return self._join_outputs(other, at, known)
 
-    def _join_outputs(self, other: "Impute", at: Array, known: int) -> Array:
+    def _join_outputs(self, other: Impute, at: Array, known: int) -> Array:
         """Append the outputs that only the other has; return the positions of its outputs."""
         places, flags = self.places_.copy(), self.flags_.copy()
         width = known + int(np.count_nonzero(flags >= 0))
@@ -181,7 +183,7 @@ class Impute(Columnwise):
         self.places_, self.flags_ = places, flags
         return out
 
-    def _merge_conflict(self, other: "Impute") -> str:
+    def _merge_conflict(self, other: Impute) -> str:
         """Return a reason if the other imputed missing values from its own rows."""
         filled = self.strategy != "zero" and bool((other.counts_ < other.rows_seen_).any())
         if not (filled and self.rows_seen_):

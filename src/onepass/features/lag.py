@@ -23,6 +23,8 @@ lag has no column until it is first known; in earlier rows it is 0.
 Cost: O(columns) time per row; memory of the last max(rows) targets.
 """
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Sequence
 
@@ -170,7 +172,7 @@ class Lag(Columnwise):
     def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
         return X, first_rows
 
-    def _merge_block(self, other: "Lag", at: Array, known: int) -> Array:
+    def _merge_block(self, other: Lag, at: Array, known: int) -> Array:
         raise NotImplementedError
 
     def _learn_rows(self, checked_rows: Floats, first_rows: Array | None) -> tuple[Floats, Array]:

@@ -10,6 +10,8 @@ Cost: one evaluation of f per row, and memory for the outputs of one row.
 [1] ONNX, Open Neural Network Exchange, intermediate representation, https://onnx.ai.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 from collections.abc import Hashable, Mapping, Sequence

@@ -21,6 +21,8 @@ are read.
     images", IEEE Transactions on Image Processing 9(8), 2000.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -286,10 +288,10 @@ class IncrementalPCA(Columnwise):
             )
         return axes
 
-    def _merge_block(self, other: "IncrementalPCA", at: Array, known: int) -> Array:
+    def _merge_block(self, other: IncrementalPCA, at: Array, known: int) -> Array:
         del known
         theirs = other.axes_.placed(at, self.n_features_in_)
-        if self.freeze_after is None or not (self._is_frozen or other._is_frozen):  # noqa: SLF001
+        if self.freeze_after is None or not (self._is_frozen or other._is_frozen):
             self.axes_ = self.axes_.merged(theirs)
             if self._is_frozen:
                 self.axes_ = frozen_axes(self.axes_, checked_components(self.n_components, "merge"))
@@ -311,13 +313,13 @@ class IncrementalPCA(Columnwise):
                 "IncrementalPCA.merge",
             )
 
-    def _merge_conflict(self, other: "IncrementalPCA") -> str:
+    def _merge_conflict(self, other: IncrementalPCA) -> str:
         """Return a reason if the two transformers projected their rows on different axes."""
         if not (self.rows_seen_ and other.rows_seen_):
             return ""
         if self.freeze_after is not None:
             unseen = self.axes_.rows + other.axes_.rows <= self.freeze_after
-            still = self._is_frozen and other._is_frozen  # noqa: SLF001
+            still = self._is_frozen and other._is_frozen
             if unseen or still:  # all are 0, or ``_merge_block`` compares the axes
                 return ""
             return (

@@ -6,8 +6,9 @@ learner depends on its rows as they were transformed: if the transformers of the
 would have transformed the rows of the second differently, the merge is rejected.
 """
 
-# ruff: noqa: SLF001  the protocol of transformers is not public
+from __future__ import annotations
 
+# ruff: noqa: SLF001  the protocol of transformers is not public
 import copy
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,10 +18,10 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.utils import Bunch
-from sklearn.utils.metaestimators import available_if
 
 from onepass import validation
 from onepass.errors import MergeError, NotFittedError, ParameterError, TypeMismatchError
+from onepass.estimators import available_if
 from onepass.features.adapter import Adapter, adapted
 from onepass.features.lag import checked_targets
 from onepass.features.transformer import Transformer, all_or_nothing
@@ -104,7 +105,7 @@ def _learn_selected(
 _KINDS = {"f": "number", "O": "text", "M": "date"}  # by ``dtype.kind`` of a table's column
 
 
-def _learner_can(verb: str) -> Callable[["Pipeline"], bool]:
+def _learner_can(verb: str) -> Callable[[Pipeline], bool]:
     return lambda pipeline: hasattr(pipeline.learner, verb)
 
 
@@ -163,7 +164,7 @@ class Pipeline(Composite):
 
     steps: tuple[Any, ...]
     features_: list[Transformer]
-    learner_: Learner
+    learner_: Any  # a learner, with the methods of its kind
 
     def __init__(self, *steps: Any) -> None:
         self._set_steps(steps)
@@ -222,10 +223,9 @@ class Pipeline(Composite):
         return twin
 
     @property
-    def learner(self) -> Learner:
+    def learner(self) -> Any:
         """The fitted learner; before fitting, the learner passed to the constructor."""
-        learner: Learner = self.learner_ if self._is_started else _named(self.steps)[-1][1]
-        return learner
+        return self.learner_ if self._is_started else _named(self.steps)[-1][1]
 
     @property
     def named_steps(self) -> Any:
@@ -386,13 +386,13 @@ class Pipeline(Composite):
         found = self.learner.predict(self._transformed(X, "predict"), **options)
         return _added(found, self._level)
 
-    @available_if(_learner_can("decision_function"))  # type: ignore[untyped-decorator]
+    @available_if(_learner_can("decision_function"))
     def decision_function(self, X: TableLike) -> Floats:
         """Return the scores of the classes, as ``decision_function`` of the learner."""
         scores: Floats = self.learner.decision_function(self._transformed(X, "decision_function"))
         return scores
 
-    @available_if(_learner_can("predict_proba"))  # type: ignore[untyped-decorator]
+    @available_if(_learner_can("predict_proba"))
     def predict_proba(self, X: TableLike) -> Floats:
         """Return the probabilities of the classes, as ``predict_proba`` of the learner."""
         shares: Floats = self.learner.predict_proba(self._transformed(X, "predict_proba"))
@@ -450,7 +450,7 @@ class Pipeline(Composite):
         found = self.learner_.predict_one(self._transformed_row(x, "predict_one"), **options)
         return _added(found, self._level)
 
-    @available_if(_learner_can("predict_proba_one"))  # type: ignore[untyped-decorator]
+    @available_if(_learner_can("predict_proba_one"))
     def predict_proba_one(self, x: ArrayLike | Mapping[str, object]) -> dict[Any, float]:
         """Return the probabilities of the classes for one row, by label; empty before fitting."""
         if not self._is_started:

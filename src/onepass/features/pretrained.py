@@ -14,6 +14,8 @@ network is deterministic; both show whether the network passed on loading is the
     learning with absolute memorization and privacy protection", NeurIPS 2022.
 """
 
+from __future__ import annotations
+
 import copy
 import math
 import os
@@ -22,7 +24,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
 from onepass import validation
 from onepass.errors import (
@@ -33,6 +35,7 @@ from onepass.errors import (
     ParameterError,
     ShapeError,
 )
+from onepass.estimators import BaseEstimator
 from onepass.features.random_features import Frozen
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.table import TableLike
@@ -277,7 +280,7 @@ class FrozenNetwork(Frozen):
             return self._check_rows(np.asarray(x)[None], where, learning=learning)
         return super()._check_row(x, where, learning=learning)
 
-    def _merge_conflict(self, other: Self) -> str:
+    def _merge_conflict(self, other: Any) -> str:
         """Return a reason if the networks differ."""
         if not (hasattr(self, "digest_") and hasattr(other, "digest_")):
             return ""

@@ -33,8 +33,10 @@ Cost: O(d · width) time per row, O(d · width) memory.
     projections and pre-trained models for continual learning", NeurIPS 2023.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -67,7 +69,7 @@ class Frozen(Columnwise):
     def n_features_out_(self) -> int:
         """Number of output columns, constant after the first row."""
 
-    def _merge_conflict(self, other: "Frozen") -> str:
+    def _merge_conflict(self, other: Any) -> str:
         """Return a reason if the weights were drawn for different columns."""
         if not (self.rows_seen_ and other.rows_seen_):
             return ""

@@ -24,6 +24,8 @@ Cost: O(d) time per row, O(d) memory.
     The American Statistician 37(3), 1983; equation (2.1) and the shifted data of section 3.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any, ClassVar
 
@@ -187,7 +189,7 @@ class Scale(Columnwise):
             return z, {"rows_seen_": seen + 1}
         return z, {"offset_": offset, "squares_": squares, "rows_seen_": seen + 1}
 
-    def _merge_block(self, other: "Scale", at: Array, known: int) -> Array:
+    def _merge_block(self, other: Scale, at: Array, known: int) -> Array:
         """Merge the moments of both: [2] (2.1)."""
         del known
         n, more = self.rows_seen_, other.rows_seen_
@@ -218,7 +220,7 @@ class Scale(Columnwise):
                 self.squares_ = squares
         return at
 
-    def _merge_conflict(self, other: "Scale") -> str:
+    def _merge_conflict(self, other: Scale) -> str:
         """Return a reason if the rows of both were scaled by different running statistics."""
         n, more = self.rows_seen_, other.rows_seen_
         if (

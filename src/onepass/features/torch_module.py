@@ -9,6 +9,8 @@ and its outputs, flattened, are the features.
 Cost: one evaluation of f per row, and memory for the outputs of one row.
 """
 
+from __future__ import annotations
+
 import copy
 import hashlib
 from collections.abc import Hashable, Mapping
@@ -113,7 +115,7 @@ class TorchFeatures(FrozenNetwork):
 
     def __init__(
         self,
-        module: "torch.nn.Module",
+        module: torch.nn.Module,
         *,
         layer: str | None = None,
         shape: tuple[int, ...] | None = None,
@@ -192,7 +194,7 @@ class _LayerReached(BaseException):
         self.outputs = outputs
 
 
-def _stop_at(copied: "torch.nn.Module", layer: str) -> None:
+def _stop_at(copied: torch.nn.Module, layer: str) -> None:
     """End a forward pass with the outputs of a layer."""
     found = dict(copied.named_modules()).get(layer) if layer else None
     if found is None:
@@ -222,7 +224,7 @@ def _torch() -> Any:
     return import_extra("torch", extra="torch", where=_NAME)
 
 
-def _module(module: object) -> "torch.nn.Module":
+def _module(module: object) -> torch.nn.Module:
     """Return the module if it has weights; reject other objects."""
     torch = _torch()
     if not isinstance(module, torch.nn.Module):
@@ -241,16 +243,16 @@ def _module(module: object) -> "torch.nn.Module":
     return module
 
 
-def _tensors(module: "torch.nn.Module") -> "list[torch.Tensor]":
+def _tensors(module: torch.nn.Module) -> list[torch.Tensor]:
     return [*module.parameters(), *module.buffers()]
 
 
-def _version(tensor: "torch.Tensor") -> Hashable:
+def _version(tensor: torch.Tensor) -> Hashable:
     """Return a key that changes when a tensor is written to or its memory is replaced."""
     return id(tensor), tensor.data_ptr(), -1 if tensor.is_inference() else tensor._version  # noqa: SLF001
 
 
-def _eval_copy(module: "torch.nn.Module", *, shared: bool) -> "torch.nn.Module":
+def _eval_copy(module: torch.nn.Module, *, shared: bool) -> torch.nn.Module:
     """Return a copy of the module in evaluation mode; its weights may be shared.
 
     Weights are copied if an embedding has ``max_norm``, which rescales them in each forward pass.

@@ -21,6 +21,8 @@ and the following steps are widened *as if the new column had been zero in all e
 :class:`Columnwise` is the base of transformers of numeric matrices; nan is a missing value.
 """
 
+from __future__ import annotations
+
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,10 +30,11 @@ from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import clone
 
 from onepass import native, validation
 from onepass.errors import ColumnError, MergeError, NotFittedError, ParameterError, ShapeError
+from onepass.estimators import BaseEstimator, TransformerMixin
 from onepass.learners.estimator.tags import with_onepass_tags
 from onepass.serialization.state import UnfittedAttribute, forget
 from onepass.types import Array, ArrayLike, Floats
@@ -47,7 +50,7 @@ from onepass.validation.table import Table, TableLike, has_names, is_frame, name
 __all__ = ["Columnwise", "Transformer", "all_or_nothing", "column_parts", "matrix_with_gaps"]
 
 
-class Transformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
+class Transformer(TransformerMixin, BaseEstimator, ABC):
     """Base class of one-pass transformers; learned attributes end with an underscore.
 
     A subclass defines the abstract methods below, which a Pipeline calls, and ``_merge_from`` and
@@ -85,6 +88,7 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Arguments that model files do not store, with descriptions; ``load`` requires them again."""
 
     n_features_in_: int
+    feature_names_in_: Array
     rows_seen_: Any = UnfittedAttribute()
 
     # -- hooks -----------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ where P₁ and ν are those of all rows, without forgetting. Cost: K times that 
 [1] M. Herbster, M. Warmuth, "Tracking the best expert", Machine Learning 32, 1998.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar
 

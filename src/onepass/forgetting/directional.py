@@ -33,6 +33,8 @@ rows (block + 2, d + c + 1): weights of the rows that excited each feature, the 
 block, and the block [x y s]. ``energy`` is relative to x̄.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import ClassVar

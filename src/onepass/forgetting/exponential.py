@@ -23,6 +23,8 @@ Cost: O(d²) time per row, O(d²) memory.
     Recursive Least-Squares", CDC 2022; (2), (3).
 """
 
+from __future__ import annotations
+
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 

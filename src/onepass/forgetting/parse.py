@@ -5,6 +5,8 @@ The lower-case name of a rule, a colon, and its arguments, separated by commas::
     auto    0.99    exponential:0.99    bounded:half_life=1h,floor=2    directional:0.98
 """
 
+from __future__ import annotations
+
 import inspect
 from functools import lru_cache
 from typing import Any, cast

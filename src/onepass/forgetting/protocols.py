@@ -3,6 +3,8 @@
 A user passes a rule, such as ``forgetting=op.forgetting.Window(1000)``.
 """
 
+from __future__ import annotations
+
 from typing import Any, Protocol
 
 from onepass.memory.vector import Fading

@@ -11,6 +11,8 @@ The rows of the window are stored, since rows are added and removed by rotations
 Cost: O(d²) time per row, O(n d²) if a removal would lose digits; O(d² + n d) memory for n rows.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar

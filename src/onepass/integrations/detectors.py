@@ -1,5 +1,7 @@
 """River's drift detectors by lower-case name."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Iterable
 from typing import Any

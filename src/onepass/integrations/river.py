@@ -12,6 +12,8 @@ learners of onepass can be compared in one pass and one table.
 [1] J. Montiel et al., "River: machine learning for streaming data in Python", JMLR 22, 2021.
 """
 
+from __future__ import annotations
+
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from copy import deepcopy
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 import narwhals.stable.v1 as nw
 import numpy as np
 from river import base
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.base import is_classifier
 
 from onepass import validation
 from onepass.errors import (
@@ -33,6 +35,7 @@ from onepass.errors import (
     TypeMismatchError,
     import_extra,
 )
+from onepass.estimators import BaseEstimator, ClassifierMixin, RegressorMixin
 from onepass.features.pipeline import Pipeline
 from onepass.features.transformer import all_or_nothing
 from onepass.learners import RLSClassifier, RLSRegressor
@@ -105,8 +108,11 @@ def adopt(model: base.Estimator, *, missing: Literal["absent", "none"] = "absent
     )
 
 
-class _Adopted(BaseEstimator):  # type: ignore[misc]
+class _Adopted(BaseEstimator):
     """Base class of adapters that give a River model the methods of a learner."""
+
+    _checked: Any
+    _to_array: Any
 
     def __init__(self, model: base.Estimator, missing: str = "absent") -> None:
         if missing not in {"absent", "none"}:
@@ -219,7 +225,7 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
         return type(self)(self.model.clone(), self.missing)
 
 
-class AdoptedRegressor(RegressorMixin, _Adopted):  # type: ignore[misc]
+class AdoptedRegressor(RegressorMixin, _Adopted):
     """Adapter of a River regressor, created by :func:`adopt`.
 
     Parameters
@@ -244,7 +250,7 @@ class AdoptedRegressor(RegressorMixin, _Adopted):  # type: ignore[misc]
         return np.array([0.0 if p is None else p for p in predictions], dtype=np.float64)
 
 
-class AdoptedClassifier(ClassifierMixin, _Adopted):  # type: ignore[misc]
+class AdoptedClassifier(ClassifierMixin, _Adopted):
     """Adapter of a River classifier, created by :func:`adopt`.
 
     Parameters
@@ -391,7 +397,7 @@ class _ColumnAdapter:
 
     # -- many rows ---------------------------------------------------------------------------------
 
-    def block(self, X: "IntoDataFrame | Table", where: str, *, learning: bool) -> Table:
+    def block(self, X: IntoDataFrame | Table, where: str, *, learning: bool) -> Table:
         """Convert a data frame of any library to a table.
 
         Parameters
@@ -541,7 +547,7 @@ class _Wrapped:
         return self.model_.predict_one(row)
 
     def _learn_block(
-        self, X: "IntoDataFrame", y: ArrayLike, w: float | ArrayLike, t: ArrayLike | None
+        self, X: IntoDataFrame, y: ArrayLike, w: float | ArrayLike, t: ArrayLike | None
     ) -> None:
         with self._adapter.rollback_on_error():
             rows = self._adapter.block(X, self._where("learn_many"), learning=True)
@@ -550,7 +556,7 @@ class _Wrapped:
                 rows, _as_list(y), sample_weight=weights, **_time_argument(_as_list(t))
             )
 
-    def _predict_block(self, X: "IntoDataFrame") -> list[Any]:
+    def _predict_block(self, X: IntoDataFrame) -> list[Any]:
         rows = self._adapter.block(X, self._where("predict_many"), learning=False)
         if not self._adapter.fitted:
             return [self._predict(row) for row in rows.rows()]
@@ -592,7 +598,7 @@ def _as_list(y: object) -> Any:
     return native.to_list() if isinstance(native, nw.Series) else y
 
 
-def _series(values: list[Any], like: "IntoDataFrame") -> Any:
+def _series(values: list[Any], like: IntoDataFrame) -> Any:
     """Return a series of the library of a data frame, with its index.
 
     Parameters
@@ -605,7 +611,7 @@ def _series(values: list[Any], like: "IntoDataFrame") -> Any:
     return _indexed(series, frame)
 
 
-def _frame(columns: dict[Any, Any], like: "IntoDataFrame") -> Any:
+def _frame(columns: dict[Any, Any], like: IntoDataFrame) -> Any:
     """Return a data frame of the library of another one, with its index.
 
     Parameters
@@ -620,7 +626,7 @@ def _frame(columns: dict[Any, Any], like: "IntoDataFrame") -> Any:
     return _indexed(nw.from_dict(columns, backend=frame.implementation).to_native(), frame)
 
 
-def _indexed(data: Any, frame: "nw.DataFrame[IntoDataFrame]") -> Any:
+def _indexed(data: Any, frame: nw.DataFrame[IntoDataFrame]) -> Any:
     index = nw.maybe_get_index(frame)
     if index is not None:
         data.index = index
@@ -720,7 +726,7 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
 
     def learn_many(
         self,
-        X: "IntoDataFrame",
+        X: IntoDataFrame,
         y: ArrayLike,
         w: float | ArrayLike = 1.0,
         t: ArrayLike | None = None,
@@ -728,7 +734,7 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
         """Learn the rows of a data frame in order; ``w`` is one weight, or one per row."""
         self._learn_block(X, y, w, t)
 
-    def predict_many(self, X: "IntoDataFrame") -> Any:
+    def predict_many(self, X: IntoDataFrame) -> Any:
         """Predict targets for the rows of a data frame, as a series of the same library."""
         return _series([float(value) for value in self._predict_block(X)], X)
 
@@ -792,7 +798,7 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
 
     def learn_many(
         self,
-        X: "IntoDataFrame",
+        X: IntoDataFrame,
         y: ArrayLike,
         w: float | ArrayLike = 1.0,
         t: ArrayLike | None = None,
@@ -800,11 +806,11 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
         """Learn the rows of a data frame in order; ``w`` is one weight, or one per row."""
         self._learn_block(X, y, w, t)
 
-    def predict_many(self, X: "IntoDataFrame") -> Any:
+    def predict_many(self, X: IntoDataFrame) -> Any:
         """Predict labels for the rows of a data frame, as a series of the same library."""
         return _series(self._predict_block(X), X)
 
-    def predict_proba_many(self, X: "IntoDataFrame") -> Any:
+    def predict_proba_many(self, X: IntoDataFrame) -> Any:
         """Predict probabilities of the labels, as a data frame of the same library."""
         where = self._where("predict_proba_many")
         labels, shares = self._probabilities(self._adapter.block(X, where, learning=False))

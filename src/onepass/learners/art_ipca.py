@@ -29,6 +29,8 @@ and memory ([1] A.2).
     data", ICLR 2023, Tiny Papers.
 """
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Collection, Sequence
 from itertools import pairwise

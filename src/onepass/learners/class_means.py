@@ -30,6 +30,8 @@ Memory is O(cd), and O(d²) for each matrix of sums.
     generalizing to new classes at near-zero cost", IEEE TPAMI 35(11), 2013; section 3.2.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -80,7 +82,7 @@ class Means:
         means: Floats = self.origins + self.offsets
         return means
 
-    def recentred(self) -> "Means":
+    def recentred(self) -> Means:
         """The same means, relative to themselves instead of the first rows."""
         means = self.of_classes
         return Means(means, (self.origins - means) + self.offsets, self.mass)
@@ -94,7 +96,7 @@ class Means:
         M = np.where(seen[:, None], M - center, 0.0)
         return M, (X - self.origins[first]) - center
 
-    def updated(self, X: Floats, labels: Array, s: Floats) -> tuple["Means", dict[int, Floats]]:
+    def updated(self, X: Floats, labels: Array, s: Floats) -> tuple[Means, dict[int, Floats]]:
         """The means after a block (1), and for each class the rows to add to its sums (2).
 
         Parameters
@@ -124,14 +126,14 @@ class Means:
             mass[k] += w
         return Means(origins, offsets, mass), rows
 
-    def placed(self, at: Array, d: int, outputs: Array, c: int) -> "Means":
+    def placed(self, at: Array, d: int, outputs: Array, c: int) -> Means:
         """Extend the means to d features and c classes; the new means are zero."""
         origins, offsets, mass = np.zeros((c, d)), np.zeros((c, d)), np.zeros(c)
         here = np.ix_(outputs, at)
         origins[here], offsets[here], mass[outputs] = self.origins, self.offsets, self.mass
         return Means(origins, offsets, mass)
 
-    def merged(self, other: "Means") -> tuple["Means", Floats]:
+    def merged(self, other: Means) -> tuple[Means, Floats]:
         """The means of both learners, and the rows (2) to add to the sums, (c, d)."""
         total = self.mass + other.mass
         share = (other.mass / np.where(total > 0.0, total, 1.0))[:, None]
@@ -163,7 +165,7 @@ class Moments:
     """Derived values, such as factorisations, cached until the next row is learned."""
 
     @classmethod
-    def start(cls, d: int, c: int, covariances: CovarianceType) -> "Moments":
+    def start(cls, d: int, c: int, covariances: CovarianceType) -> Moments:
         """The moments before the first row."""
         n = {"none": 0, "pooled": 1, "each": c}[covariances]
         means = Means(np.zeros((c, d)), np.zeros((c, d)), np.zeros(c))
@@ -177,7 +179,7 @@ class Moments:
             and all(np.isfinite(np.diagonal(S)).all() for S in self.sums)
         )
 
-    def updated(self, X: Floats, labels: Array, s: Floats) -> "Moments":
+    def updated(self, X: Floats, labels: Array, s: Floats) -> Moments:
         """The moments after a block, as in :meth:`Means.updated`."""
         means, rows = self.means.updated(X, labels, s)
         if not self.sums:
@@ -190,7 +192,7 @@ class Moments:
         together = np.concatenate(list(rows.values()))
         return Moments(means, (_grown(self.sums[0], together),), self.each)
 
-    def placed(self, at: Array, d: int, outputs: Array, c: int) -> "Moments":
+    def placed(self, at: Array, d: int, outputs: Array, c: int) -> Moments:
         """Extend the moments to d features and c classes; the new moments are zero."""
         means = self.means.placed(at, d, outputs, c)
         if not self.each:
@@ -201,7 +203,7 @@ class Moments:
         sums = [S if len(S) else np.zeros((d, d)) for S in sums]
         return Moments(means, tuple(sums), self.each)
 
-    def merged(self, other: "Moments") -> "Moments":
+    def merged(self, other: Moments) -> Moments:
         """The moments of the rows of both learners."""
         means, between = self.means.merged(other.means)
         rows = [row[None, :] for row in between] if self.each else [between]

@@ -5,6 +5,8 @@ learns and predicts a single row in one call. ``weights_``, ``rows_seen_`` and o
 attributes are then copied from it when they are read.
 """
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Self

@@ -24,8 +24,9 @@ Cost: that of the model and O(c) numbers. Classifiers whose ``test_then_train`` 
     prediction", NeurIPS 2023; quantile tracking, (4).
 """
 
-# ruff: noqa: SLF001  copies of the same class
+from __future__ import annotations
 
+# ruff: noqa: SLF001  copies of the same class
 import copy
 import math
 from collections.abc import Mapping
@@ -33,10 +34,10 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.utils.metaestimators import available_if
 
 from onepass import validation
 from onepass.errors import NotFittedError, TypeMismatchError
+from onepass.estimators import available_if
 from onepass.learners.estimator.classifier import prequential_probabilities
 from onepass.learners.estimator.composite import Composite, naming
 from onepass.serialization.state import forget, nbytes
@@ -217,7 +218,7 @@ class Conformal(Composite):
         shares = self.covered_ / self.rows_seen_
         return float(shares[0]) if len(shares) == 1 else shares
 
-    @available_if(lambda self: is_regressor(self.model))  # type: ignore[untyped-decorator]
+    @available_if(lambda self: is_regressor(self.model))
     def predict_interval(self, X: TableLike) -> Floats:
         """Intervals of the targets of rows, of shape (n, 2), or (n, c, 2) for several outputs.
 
@@ -232,7 +233,7 @@ class Conformal(Composite):
         """
         return self._interval(self._call("predict_interval", "predict", X))
 
-    @available_if(lambda self: is_regressor(self.model))  # type: ignore[untyped-decorator]
+    @available_if(lambda self: is_regressor(self.model))
     def predict_interval_one(self, x: RowLike) -> Floats:
         """Interval of the target of one row, of shape (2,), or (c, 2) for several outputs.
 
@@ -245,7 +246,7 @@ class Conformal(Composite):
         width = width.reshape(np.shape(predictions))
         return np.stack([predictions - width, predictions + width], axis=-1)
 
-    @available_if(lambda self: is_classifier(self.model))  # type: ignore[untyped-decorator]
+    @available_if(lambda self: is_classifier(self.model))
     def predict_set(self, X: TableLike) -> Array:
         """Whether each class is in the set of labels of each row, bool (n, c).
 
@@ -264,7 +265,7 @@ class Conformal(Composite):
         sets: Array = _loss(self._call("predict_set", "predict_proba", X)) <= self._widths()
         return sets
 
-    @available_if(lambda self: hasattr(self.model, "predict_proba_one"))  # type: ignore[untyped-decorator]
+    @available_if(lambda self: hasattr(self.model, "predict_proba_one"))
     def predict_set_one(self, x: RowLike) -> set[Any]:
         """The set of labels of one row; empty before the first row."""
         shares = self._call("predict_set_one", "predict_proba_one", x)
@@ -278,13 +279,13 @@ class Conformal(Composite):
         """The prediction of the model for one row."""
         return self._call("predict_one", "predict_one", x)
 
-    @available_if(lambda self: is_classifier(self.model))  # type: ignore[untyped-decorator]
+    @available_if(lambda self: is_classifier(self.model))
     def predict_proba(self, X: TableLike) -> Floats:
         """The probabilities of the model."""
         probabilities: Floats = self._call("predict_proba", "predict_proba", X)
         return probabilities
 
-    @available_if(lambda self: hasattr(self.model, "predict_proba_one"))  # type: ignore[untyped-decorator]
+    @available_if(lambda self: hasattr(self.model, "predict_proba_one"))
     def predict_proba_one(self, x: RowLike) -> dict[Any, float]:
         """The probabilities of the model for one row, by label; empty before the first row."""
         shares: dict[Any, float] = self._call("predict_proba_one", "predict_proba_one", x)

@@ -33,6 +33,8 @@ then predicting a row takes O(cd) time, or O(cd²) for the quadratic one. Memory
     data streams", IEEE Transactions on Systems, Man, and Cybernetics B 35(5), 2005.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection
 from typing import Any, ClassVar
 

@@ -20,6 +20,8 @@ Cost: O(d²) time per row and memory; the axes take O(d³) time at each checkpoi
     data streams", IEEE Transactions on Systems, Man, and Cybernetics B 35(5), 2005.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import cast
@@ -65,7 +67,7 @@ class DiscriminantAxes:
     @classmethod
     def start(
         cls, d: int, c: int, n_components: float, block: int, shrinkage: float | str
-    ) -> "DiscriminantAxes":
+    ) -> DiscriminantAxes:
         """The state before the first row, for d features and c classes."""
         moments = Moments.start(d, c, "pooled")
         return cls(n_components, block, shrinkage, 0, moments, no_axes(d))
@@ -103,7 +105,7 @@ class DiscriminantAxes:
         """The checkpoints within the next n rows, as of incremental PCA."""
         return IncrementalPCAState.checkpoints(cast("IncrementalPCAState", self), n)
 
-    def taken(self, X: Floats, s: Floats, labels: Array) -> "DiscriminantAxes":
+    def taken(self, X: Floats, s: Floats, labels: Array) -> DiscriminantAxes:
         """Add rows X (n, d) of weights s (n,) and classes (n,), at most up to a checkpoint."""
         moments, rows = self.moments.updated(X, labels, s), self.rows + len(X)
         new = replace(self, moments=moments, rows=rows)
@@ -113,25 +115,25 @@ class DiscriminantAxes:
             return replace(new, view=replace(self.view, center=new.scatter()[0]))
         return new
 
-    def joined(self, X: Floats, s: Floats, labels: Array) -> "DiscriminantAxes":
+    def joined(self, X: Floats, s: Floats, labels: Array) -> DiscriminantAxes:
         """Add rows as one batch, and compute the axes."""
         if not len(X):
             return self
         moments = self.moments.updated(X, labels, s)
         return replace(self, moments=moments, rows=self.rows + len(X)).turned()
 
-    def merged(self, other: "DiscriminantAxes") -> "DiscriminantAxes":
+    def merged(self, other: DiscriminantAxes) -> DiscriminantAxes:
         """The state after the rows of both states."""
         if not other.mass:
             return self
         moments = self.moments.merged(other.moments)
         return replace(self, moments=moments, rows=self.rows + other.rows).turned()
 
-    def fixed(self) -> "DiscriminantAxes":
+    def fixed(self) -> DiscriminantAxes:
         """The state for transforming rows only."""
         return replace(self, moments=Moments.start(len(self.view.center), 0, "none"))
 
-    def placed(self, at: Array, d: int, outputs: Array, c: int) -> "DiscriminantAxes":
+    def placed(self, at: Array, d: int, outputs: Array, c: int) -> DiscriminantAxes:
         """Extend to d features, which were zero so far, and c classes, at these indices."""
         center, directions = np.zeros(d), np.zeros((len(self.view.directions), d))
         center[at], directions[:, at] = self.view.center, self.view.directions
@@ -147,7 +149,7 @@ class DiscriminantAxes:
         B = np.sqrt(shares)[:, None] * (M - center)
         return means.origins[means.seen][0] - at[0] + center, B
 
-    def turned(self) -> "DiscriminantAxes":
+    def turned(self) -> DiscriminantAxes:
         """The state with the axes of all rows so far (2)."""
         center, B = self.scatter()
         S = self.moments.sums[0] / self.mass

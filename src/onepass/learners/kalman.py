@@ -32,9 +32,11 @@ the process noise is estimated. O(p²) memory.
 [3] M. West, J. Harrison, "Bayesian forecasting and dynamic models", 2nd edition, 1997.
 """
 
+from __future__ import annotations
+
 import math
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from sklearn.base import clone
@@ -495,6 +497,10 @@ class KalmanRegressor(Regressor):
         Z = self._rows(X)
         return np.asarray(Z @ self._dynamics(Z.shape[1]).moved(self._means).T)
 
+    @overload
+    def predict(self, X: TableLike, *, return_std: Literal[False] = False) -> Floats: ...
+    @overload
+    def predict(self, X: TableLike, *, return_std: Literal[True]) -> tuple[Floats, Floats]: ...
     def predict(self, X: TableLike, *, return_std: bool = False) -> Any:
         """Predict the targets of rows, each as if it were the next one.
 
@@ -529,6 +535,12 @@ class KalmanRegressor(Regressor):
             total[:, j] += shares[k, j] * (scale[k, j] * S + apart**2)
         return self._to_predictions(scores, None), self._to_predictions(np.sqrt(total), None)
 
+    @overload
+    def predict_one(self, x: RowLike, *, return_std: Literal[False] = False) -> float | Floats: ...
+    @overload
+    def predict_one(
+        self, x: RowLike, *, return_std: Literal[True]
+    ) -> tuple[float | Floats, float | Floats]: ...
     def predict_one(self, x: RowLike, *, return_std: bool = False) -> Any:
         """Predict the target of one row, from the prior if no row was learned.
 
@@ -551,7 +563,7 @@ class KalmanRegressor(Regressor):
         prediction, std = self._with_prior(row).predict(row[None], return_std=True)
         return prediction[0], std[0]
 
-    def _with_prior(self, row: Floats) -> "KalmanRegressor":
+    def _with_prior(self, row: Floats) -> KalmanRegressor:
         """The learner itself; before the first row, a copy that has started."""
         if self._started:
             return self

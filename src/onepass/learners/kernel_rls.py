@@ -51,9 +51,11 @@ and without forgetting; the equations are the same.
     1968.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, overload
 
 import numpy as np
 from scipy.linalg import lapack
@@ -83,7 +85,7 @@ _FAR = 1e6  # as are those of rows that are far away: γ times squared distances
 class _Update(NamedTuple):
     """Result of learning a block of n rows."""
 
-    posterior: "KernelPosterior"
+    posterior: KernelPosterior
     errors: Floats
     """Prequential errors, (n, c)."""
     V: Floats
@@ -129,7 +131,7 @@ class KernelPosterior:
     mass: float
 
     @classmethod
-    def start(cls, d: int, c: int) -> "KernelPosterior":
+    def start(cls, d: int, c: int) -> KernelPosterior:
         """Return the prior, with an empty dictionary."""
         none = np.zeros((0, 0), order="F")
         return cls(
@@ -166,14 +168,14 @@ class KernelPosterior:
         variances: Floats = np.einsum("ij,ij->j", Q if self.dense else F, F)
         return variances
 
-    def in_form(self, *, dense: bool) -> "KernelPosterior":
+    def in_form(self, *, dense: bool) -> KernelPosterior:
         """Return the same posterior with P or S stored."""
         if dense == self.dense:
             return self
         P = self.covariance
         return replace(self, spread=P if dense else linalg.cholesky(P)[0], dense=dense)
 
-    def faded(self, left: float) -> "KernelPosterior":
+    def faded(self, left: float) -> KernelPosterior:
         """Return to the prior by (4), with P stored; ``left`` is λ to the number of rows."""
         spread = left * self.spread
         spread[np.diag_indices(len(spread))] += 1.0 - left
@@ -182,7 +184,7 @@ class KernelPosterior:
             self, mean=np.sqrt(left) * self.mean, spread=spread, squares=squares, mass=mass
         )
 
-    def extended(self, points: Floats, q: Floats, T: Floats) -> "KernelPosterior":
+    def extended(self, points: Floats, q: Floats, T: Floats) -> KernelPosterior:
         """Add rows to the dictionary, with features q (m, a) and the triangle T (a, a) of L."""
         m, a = q.shape
         L = np.zeros((m + a, m + a), order="F")
@@ -242,7 +244,7 @@ class KernelPosterior:
         )
         return _Update(after, deviations[:, None] * nu, V, nu, deviations)
 
-    def with_inverse(self) -> "KernelPosterior":
+    def with_inverse(self) -> KernelPosterior:
         """Return the same posterior with the diagonal of K⁻¹."""
         if len(self.inverse) == len(self.L):
             return self
@@ -254,7 +256,7 @@ class KernelPosterior:
         changes: Floats = (self.weights**2).sum(axis=1) / self.inverse
         return changes
 
-    def without(self, i: int, Q: Floats) -> tuple["KernelPosterior", Floats]:
+    def without(self, i: int, Q: Floats) -> tuple[KernelPosterior, Floats]:
         """Drop row i of the dictionary; also return features Q (m, n) in the new basis."""
         m = len(self.L)
         unit = np.zeros((m, 1))
@@ -286,7 +288,7 @@ class KernelPosterior:
         )
         return after, _rotated(Q, v, i)
 
-    def within(self, budget: float) -> "KernelPosterior":
+    def within(self, budget: float) -> KernelPosterior:
         """Drop rows of the smallest change of f until at most ``budget`` remain."""
         now = self
         while len(now.points) > budget:
@@ -866,6 +868,10 @@ class KernelRLSRegressor(KernelRLS, Regressor):
         self.degree = degree
         self.coef0 = coef0
 
+    @overload
+    def predict(self, X: TableLike, *, return_std: Literal[False] = False) -> Floats: ...
+    @overload
+    def predict(self, X: TableLike, *, return_std: Literal[True]) -> tuple[Floats, Floats]: ...
     def predict(self, X: TableLike, *, return_std: bool = False) -> Any:
         """Predict targets for the rows of X.
 

@@ -10,8 +10,9 @@ Everything is learned in copies, which replace the former learners when the whol
 learned.
 """
 
-# ruff: noqa: SLF001  the parts of this file share the protocol of learners
+from __future__ import annotations
 
+# ruff: noqa: SLF001  the parts of this file share the protocol of learners
 import copy
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.utils.metaestimators import available_if
 
 from onepass import native, validation
 from onepass.errors import (
@@ -29,6 +29,7 @@ from onepass.errors import (
     ShapeError,
     TypeMismatchError,
 )
+from onepass.estimators import available_if
 from onepass.learners.conformal import Conformal
 from onepass.learners.estimator import Learner
 from onepass.learners.estimator.classifier import united_labels
@@ -356,7 +357,7 @@ class Keyed(Composite):
 
         return self._by_key(X, "predict", predict, compiled=not options)
 
-    @available_if(lambda self: hasattr(self.model, "predict_proba"))  # type: ignore[untyped-decorator]
+    @available_if(lambda self: hasattr(self.model, "predict_proba"))
     def predict_proba(self, X: TableLike) -> Floats:
         """Return probabilities of ``classes_`` by the model of each row's key, shape (n, c).
 

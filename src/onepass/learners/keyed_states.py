@@ -5,6 +5,8 @@ modified in place: a change replaces the object, or the chunk by a copy, so that
 only a list of the chunks. In files, all keys are one array, and all rows another one.
 """
 
+from __future__ import annotations
+
 import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,14 +56,14 @@ class KeyedStates:
         objects = [entry for entry in self.entries.values() if not isinstance(entry, int)]
         return sum(chunk.nbytes for chunk in self._chunks) + nbytes(objects)
 
-    def __copy__(self) -> "KeyedStates":
+    def __copy__(self) -> KeyedStates:
         self._shared = True
         twin = object.__new__(KeyedStates)
         twin.__dict__ = self.__dict__ | {"_chunks": list(self._chunks), "_free": list(self._free)}
         twin.last = None if self.last is None else self.last.copy()
         return twin
 
-    def frozen(self) -> "KeyedStates":
+    def frozen(self) -> KeyedStates:
         """A copy for prediction."""
         last, self.last = self.last, None
         try:

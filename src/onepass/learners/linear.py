@@ -10,6 +10,8 @@ determines the prediction, so ``coef_`` and ``intercept_`` are that difference, 
 Cost: O(dc) time per row, O(dc) memory.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields

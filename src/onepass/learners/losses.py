@@ -27,6 +27,8 @@ time, and Python's arithmetic on floats is ten times faster than NumPy's on arra
 [1] "Online Learning", lecture notes; equations (4)-(9).
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

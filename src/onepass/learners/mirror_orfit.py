@@ -27,6 +27,8 @@ Cost: O(d m²) time per row and Newton step, O(dm) memory; outputs share U.
 [2] U. Ghai, E. Hazan, Y. Singer, "Exponentiated gradient meets gradient descent", ALT 2020.
 """
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -21,6 +21,8 @@ Cost: O(mp) time per row, O(mp) memory for a memory of m directions.
 [2] The conference version of [1], CDC 2022.
 """
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Callable, Collection

@@ -22,6 +22,8 @@ which for two classes is (2) with β = w_1 − w_0. Cost: O(dc) time per row, O(
     2003; the update with one wrong class.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection
 from typing import Any
 

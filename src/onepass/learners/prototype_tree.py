@@ -15,6 +15,8 @@ Cost: a level compares a row with the prototypes of one node. Each node stores a
     dimensional spaces", VLDB 2000.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -99,20 +101,20 @@ class PrototypeTree:
     axes: Axes | None
     mode: str
     store: Prototypes
-    children: "tuple[PrototypeTree, ...]" = ()
+    children: tuple[PrototypeTree, ...] = ()
 
     @classmethod
-    def start(cls, level: LevelRules, d: int, axes: Axes | None = None) -> "PrototypeTree":
+    def start(cls, level: LevelRules, d: int, axes: Axes | None = None) -> PrototypeTree:
         """The node before its first row, with axes learned before, if any."""
         return cls(None, level.mode, Prototypes.start(d)).with_axes(axes or level.axes(d))
 
-    def joined(self, X: Floats, level: LevelRules) -> "PrototypeTree":
+    def joined(self, X: Floats, level: LevelRules) -> PrototypeTree:
         """The node with principal axes learned from rows without labels, as one batch."""
         n = len(X)
         rows = (X, np.ones(n), np.zeros(n, dtype=np.intp))
         return self.with_axes(self.updated_axes("joined", rows, np.arange(n), level))
 
-    def with_axes(self, axes: Axes | None) -> "PrototypeTree":
+    def with_axes(self, axes: Axes | None) -> PrototypeTree:
         """The node with other axes, and all prototypes projected on them."""
         view = None if axes is None else partial(project, axes, self.mode)
         return replace(self, axes=axes, store=self.store.with_coordinates(view))
@@ -123,7 +125,7 @@ class PrototypeTree:
 
     def learn(
         self, levels: Sequence[LevelRules], X: Floats, labels: Array, s: Floats
-    ) -> tuple["PrototypeTree", TreeMatches]:
+    ) -> tuple[PrototypeTree, TreeMatches]:
         """Learn rows one after the other.
 
         Parameters
@@ -167,7 +169,7 @@ class PrototypeTree:
 
     def learn_children(
         self, levels: Sequence[LevelRules], X: Floats, labels: Array, s: Floats, own: TreeMatches
-    ) -> tuple["PrototypeTree", TreeMatches]:
+    ) -> tuple[PrototypeTree, TreeMatches]:
         """Learn rows in the node of the prototype that they moved or became."""
         children, depth = self.all_children(levels), len(levels) - 1
         below = np.full((2, len(X), depth), -1)
@@ -188,12 +190,12 @@ class PrototypeTree:
         paths = [np.hstack(pair) for pair in zip((own.nearest, own.assigned), below, strict=True)]
         return replace(self, children=tuple(children)), TreeMatches(predicted, *paths)
 
-    def all_children(self, levels: Sequence[LevelRules]) -> "list[PrototypeTree]":
+    def all_children(self, levels: Sequence[LevelRules]) -> list[PrototypeTree]:
         """The nodes of all prototypes; those of new prototypes are empty."""
         d, new = self.store.pages[0].rows.shape[1], len(self.store) - len(self.children)
         return [*self.children, *(PrototypeTree.start(levels[1], d) for _ in range(new))]
 
-    def merged(self, other: "PrototypeTree", levels: Sequence[LevelRules]) -> "PrototypeTree":
+    def merged(self, other: PrototypeTree, levels: Sequence[LevelRules]) -> PrototypeTree:
         """Merge the axes, then learn the other node's prototypes as weighted rows.
 
         The nodes of prototypes that match are merged in turn.
@@ -213,7 +215,7 @@ class PrototypeTree:
             children[at] = children[at].merged(child, levels[1:])
         return replace(node, children=tuple(children))
 
-    def leaves(self, path: tuple[int, ...] = ()) -> "Iterator[tuple[tuple[int, ...], Any]]":
+    def leaves(self, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
         """All nodes of the last level, with the indices of the prototypes above them."""
         if not self.children:
             yield path, self
@@ -222,7 +224,7 @@ class PrototypeTree:
 
     def routed(
         self, X: Floats, similarity: str, path: tuple[int, ...] = ()
-    ) -> "Iterator[tuple[Array, tuple[int, ...], PrototypeTree]]":
+    ) -> Iterator[tuple[Array, tuple[int, ...], PrototypeTree]]:
         """The node of the last level that rows are compared in, with the indices of its rows."""
         if not self.children:
             yield np.arange(len(X)), path, self
@@ -233,7 +235,7 @@ class PrototypeTree:
             for rows, places, leaf in self.children[q].routed(X[at], similarity, (*path, q)):
                 yield at[rows], places, leaf
 
-    def placed(self, at: Array, d: int, outputs: Array, c: int) -> "PrototypeTree":
+    def placed(self, at: Array, d: int, outputs: Array, c: int) -> PrototypeTree:
         """Extend to d features, which were zero so far, and c classes, at these indices."""
         axes, store = self.axes, self.store
         if isinstance(axes, DiscriminantAxes):
@@ -248,7 +250,7 @@ class PrototypeTree:
             axes = axes.placed(at, d)
         return replace(node, store=store.placed(at, d)).with_axes(axes)
 
-    def compact(self) -> "PrototypeTree":
+    def compact(self) -> PrototypeTree:
         """The node for prediction only, without rows."""
         axes = None if self.axes is None else self.axes.fixed()
         children = tuple(child.compact() for child in self.children)

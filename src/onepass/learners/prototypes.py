@@ -32,6 +32,8 @@ that of the row-by-row loop. Cost per row, with W prototypes: O(Wk + d) time.
     data", ICLR 2023, Tiny Papers.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -178,7 +180,7 @@ class Prototypes:
     pages: tuple[Page, ...]
 
     @classmethod
-    def start(cls, d: int) -> "Prototypes":
+    def start(cls, d: int) -> Prototypes:
         """An empty set of prototypes with d features, compared without axes."""
         return cls((Page(np.zeros((0, d)), np.zeros((0, 0)), np.zeros(0, np.intp), np.zeros(0)),))
 
@@ -227,14 +229,14 @@ class Prototypes:
             return self.pages[0].rows[:0]
         return np.stack([page.rows[at] for page, at in places])
 
-    def with_coordinates(self, view: Callable[[Floats], Floats] | None) -> "Prototypes":
+    def with_coordinates(self, view: Callable[[Floats], Floats] | None) -> Prototypes:
         """The prototypes with coordinates along other axes, or without axes."""
         new = (lambda rows: np.zeros((len(rows), 0))) if view is None else view
         return Prototypes(tuple(replace(page, coordinates=new(page.rows)) for page in self.pages))
 
     def replaced(
         self, numbers: Array, rows: Floats, coordinates: Floats, weights: Floats
-    ) -> "Prototypes":
+    ) -> Prototypes:
         """Replace the prototypes with these indices."""
         pages = list(self.pages)
         for at in np.unique(numbers // PAGE):
@@ -249,7 +251,7 @@ class Prototypes:
 
     def added(
         self, rows: Floats, coordinates: Floats, labels: Array, weights: Floats
-    ) -> "Prototypes":
+    ) -> Prototypes:
         """Append prototypes."""
         if not len(labels):
             return self
@@ -262,7 +264,7 @@ class Prototypes:
         )
         return Prototypes((*self.pages[:-1], *appended.pages))
 
-    def compact(self) -> "Prototypes":
+    def compact(self) -> Prototypes:
         """The prototypes with their coordinates only, without rows."""
         pages = (
             replace(page, rows=np.zeros((len(page.labels), 0)), coordinates=page.compared.copy())
@@ -270,7 +272,7 @@ class Prototypes:
         )
         return Prototypes(tuple(pages))
 
-    def placed(self, at: Array, d: int) -> "Prototypes":
+    def placed(self, at: Array, d: int) -> Prototypes:
         """Move the features to the columns ``at`` of d; coordinates do not change."""
 
         def wide(rows: Floats) -> Floats:
@@ -280,18 +282,18 @@ class Prototypes:
 
         return Prototypes(tuple(replace(page, rows=wide(page.rows)) for page in self.pages))
 
-    def relabelled(self, places: Array) -> "Prototypes":
+    def relabelled(self, places: Array) -> Prototypes:
         """The prototypes with class i renumbered to ``places[i]``."""
         pages = (replace(page, labels=places[page.labels]) for page in self.pages)
         return Prototypes(tuple(pages))
 
-    def selected(self, numbers: Array) -> "Prototypes":
+    def selected(self, numbers: Array) -> Prototypes:
         """The prototypes with these indices, in this order."""
         names = ("rows", "coordinates", "labels", "weights")
         return Prototypes.of(**{name: self.all(name)[numbers] for name in names})
 
     @classmethod
-    def of(cls, rows: Floats, coordinates: Floats, labels: Array, weights: Floats) -> "Prototypes":
+    def of(cls, rows: Floats, coordinates: Floats, labels: Array, weights: Floats) -> Prototypes:
         """Prototypes from arrays, divided into pages."""
         cuts = range(0, max(len(labels), 1), PAGE)
         spans = [slice(i, i + PAGE) for i in cuts]

@@ -16,11 +16,13 @@ Cost: O(d²) time per row, O(d²) memory; several outputs share the triangle.
 [2] "Online least-squares", lecture notes; block updates by the matrix inversion lemma.
 """
 
+from __future__ import annotations
+
 import copy
 import math
 import warnings
 from collections.abc import Collection
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 
@@ -776,6 +778,10 @@ class RLSRegressor(LeastSquares, Regressor):
         self.initial_coef: Any = initial_coef
         self.device = device
 
+    @overload
+    def predict(self, X: TableLike, *, return_std: Literal[False] = False) -> Floats: ...
+    @overload
+    def predict(self, X: TableLike, *, return_std: Literal[True]) -> tuple[Floats, Floats]: ...
     def predict(self, X: TableLike, *, return_std: bool = False) -> Any:
         """Predict targets for the rows of X.
 
@@ -819,6 +825,12 @@ class RLSRegressor(LeastSquares, Regressor):
         """Standard errors of the coefficients, the roots of the diagonal of ``covariance_``."""
         return np.sqrt(np.diagonal(self.covariance_, axis1=-2, axis2=-1))
 
+    @overload
+    def predict_one(self, x: RowLike, *, return_std: Literal[False] = False) -> float | Floats: ...
+    @overload
+    def predict_one(
+        self, x: RowLike, *, return_std: Literal[True]
+    ) -> tuple[float | Floats, float | Floats]: ...
     def predict_one(self, x: RowLike, *, return_std: bool = False) -> Any:
         """Predict the target of one row, from the initial weights if no row was learned.
 

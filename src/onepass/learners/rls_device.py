@@ -16,6 +16,8 @@ weights are read on the host, so that they do not depend on where the last rows 
 Cost: 2 p² multiplications per row, O(p²) memory.
 """
 
+from __future__ import annotations
+
 import copy
 from typing import Any, Self
 

@@ -1,5 +1,7 @@
 """Merging of least-squares learners: the sums over two sets of rows, or the rows of two windows."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -3,6 +3,8 @@
 What is equal in all models is in a template, a learner without rows.
 """
 
+from __future__ import annotations
+
 import copy
 from typing import Any, Self
 

@@ -17,6 +17,8 @@ call for (1) and one for (3), O(dc) memory.
     Algorithms", JMLR 7, 2006.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise, repeat

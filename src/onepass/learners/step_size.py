@@ -51,6 +51,8 @@ targets. Without an intercept m = 0, and (6) does not apply.
 [3] S. Haykin, "Adaptive Filter Theory", 4th edition, 2002; chapter 6.
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -125,11 +127,11 @@ class Steps(NamedTuple):
     shrinkage: Floats | None = None
     damping: Floats | None = None
 
-    def of(self, rows: slice) -> "Steps":
+    def of(self, rows: slice) -> Steps:
         """Steps of a slice of the rows."""
         return Steps(self.rate[rows], *(None if part is None else part[rows] for part in self[1:]))
 
-    def scaled(self, lengths: Floats) -> "Steps":
+    def scaled(self, lengths: Floats) -> Steps:
         """Steps whose rates are divided by damping + ‖x‖², given the squared lengths (n,)."""
         if self.damping is None:
             return self
@@ -313,7 +315,7 @@ _CLIPPED = (Absolute.number, EpsilonInsensitive.number)
 
 
 def adaptive_step(
-    statistics: list[float], slope: "Slope", unit: float, rate: float, keep: float, length: float,
+    statistics: list[float], slope: Slope, unit: float, rate: float, keep: float, length: float,
     score: float, target: float,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Update the statistics (T, E, m, V, A) of an output; return the steps of w and b, and κ."""

@@ -1,5 +1,7 @@
 """NumPy or PyTorch: which backend an array belongs to, and conversion of small matrices."""
 
+from __future__ import annotations
+
 import math
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -30,7 +32,7 @@ __all__ = [
 _FEW = 4096  # numbers; below this BLAS sums faster than NumPy under errstate
 
 
-def is_tensor(array: object) -> TypeGuard["torch.Tensor"]:
+def is_tensor(array: object) -> TypeGuard[torch.Tensor]:
     """Whether an array is a PyTorch tensor; PyTorch is not imported for this check."""
     return not isinstance(array, np.ndarray)
 

@@ -18,6 +18,8 @@ Cost: 2 n p² multiplications.
 [1] A. H. Sayed, "Fundamentals of Adaptive Filtering", 2003, on array algorithms.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 __all__ = ["add_rows"]

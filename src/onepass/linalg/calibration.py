@@ -27,6 +27,8 @@ Compiled states of :mod:`onepass.native` contain it and update it with single ro
     ICML 2017; temperature scaling.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 from typing import Any

@@ -5,6 +5,8 @@ computed numbers: every row is factorized, and skipped rows are masked. Long com
 arrays call BLAS and LAPACK without the GIL, which SciPy's wrappers do not release.
 """
 
+from __future__ import annotations
+
 import ctypes
 import math
 from functools import cache

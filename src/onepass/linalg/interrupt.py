@@ -1,5 +1,7 @@
 """Deferred handling of Ctrl-C: a running update is completed before the interrupt is raised."""
 
+from __future__ import annotations
+
 import signal
 import threading
 from collections.abc import Iterator

@@ -29,6 +29,8 @@ If the axes are learned from the first n rows only, and memory of O(d min(n, d))
 are the exact principal axes of these rows.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -129,7 +131,7 @@ class IncrementalPCAState:
     @classmethod
     def start(
         cls, d: int, n_components: float, block: int, *, centred: bool = True
-    ) -> "IncrementalPCAState":
+    ) -> IncrementalPCAState:
         """The state before the first row, for d features."""
         no_axes = PrincipalAxes(np.zeros(d), np.zeros((0, d)), np.zeros(0), 0.0, 0.0)
         recent = OrthonormalBasis.start(d, np.float64, block)
@@ -145,7 +147,7 @@ class IncrementalPCAState:
             now = min(due, end)
             yield now - self.rows
 
-    def taken(self, X: Floats, s: Floats | None = None) -> "IncrementalPCAState":
+    def taken(self, X: Floats, s: Floats | None = None) -> IncrementalPCAState:
         """Add rows X (n, d) of weights s (n,), at most up to the next checkpoint."""
         new = self.extended(X, s)
         if new.rows % self.block == 0:
@@ -154,7 +156,7 @@ class IncrementalPCAState:
             return replace(new, view=new.current_axes())
         return new
 
-    def extended(self, X: Floats, s: Floats | None = None) -> "IncrementalPCAState":
+    def extended(self, X: Floats, s: Floats | None = None) -> IncrementalPCAState:
         """Add rows X (n, d), at most up to the next truncation, without updating ``view``."""
         mean, mass, vectors = self._centred_vectors(X, s)
         trace = self.trace + float(np.einsum("ij,ij->", vectors, vectors))
@@ -167,7 +169,7 @@ class IncrementalPCAState:
             recent=self.recent.appended(vectors.T),
         )
 
-    def joined(self, X: Floats, s: Floats | None = None) -> "IncrementalPCAState":
+    def joined(self, X: Floats, s: Floats | None = None) -> IncrementalPCAState:
         """Add rows X (n, d) of weights s (n,) as one batch, and truncate."""
         new, parts = (
             self,
@@ -191,12 +193,12 @@ class IncrementalPCAState:
         view = self._principal_axes(np.vstack((retained, self.recent.rows)))
         return replace(view, directions=view.directions[:k], lengths=view.lengths[:k])
 
-    def truncated(self) -> "IncrementalPCAState":
+    def truncated(self) -> IncrementalPCAState:
         """Truncate to k axes (2)."""
         retained = self.retained.directions * self.retained.lengths[:, None]
         return self.along(np.vstack((retained, self.recent.rows)))
 
-    def merged(self, other: "IncrementalPCAState") -> "IncrementalPCAState":
+    def merged(self, other: IncrementalPCAState) -> IncrementalPCAState:
         """The truncated state for the rows of both states."""
         if not other.mass:
             return self
@@ -243,12 +245,12 @@ class IncrementalPCAState:
         """Whether all sums are finite."""
         return linalg.finite(self.mean, np.array([self.mass, self.trace]))
 
-    def fixed(self) -> "IncrementalPCAState":
+    def fixed(self) -> IncrementalPCAState:
         """The state for transforming rows only, without the data that learning requires."""
         none = OrthonormalBasis.start(len(self.mean), np.float64)
         return replace(self, retained=self.view, recent=none)
 
-    def placed(self, at: Array, d: int) -> "IncrementalPCAState":
+    def placed(self, at: Array, d: int) -> IncrementalPCAState:
         """Move the features to the columns ``at`` of d; the others were zero in all rows so far."""
 
         def wide(view: PrincipalAxes) -> PrincipalAxes:
@@ -266,7 +268,7 @@ class IncrementalPCAState:
             view=wide(self.view),
         )
 
-    def grown(self, d: int) -> "IncrementalPCAState":
+    def grown(self, d: int) -> IncrementalPCAState:
         """Add features at the end, which were zero in all rows so far."""
         return self.placed(np.arange(len(self.mean)), d)
 
@@ -287,7 +289,7 @@ class IncrementalPCAState:
         off *= np.sqrt(weights * before / masses)[:, None]
         return mean, float(masses[-1]), off
 
-    def along(self, F: Floats) -> "IncrementalPCAState":
+    def along(self, F: Floats) -> IncrementalPCAState:
         """Replace all vectors by the principal axes of the rows of F (q, d)."""
         view = self._principal_axes(F)
         return replace(

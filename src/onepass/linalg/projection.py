@@ -29,6 +29,8 @@ The compiled loops compute the same as NumPy and PyTorch with fewer memory acces
 subtracted, added and multiplied while it is in the cache.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

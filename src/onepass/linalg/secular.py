@@ -17,6 +17,8 @@ Cost: O(n²) for n rows and one column, where a dense decomposition takes O(n³)
     symmetric eigenproblem", SIAM Journal on Matrix Analysis and Applications 15(4), 1994.
 """
 
+from __future__ import annotations
+
 import math
 from types import ModuleType
 

@@ -8,6 +8,8 @@ Functions of this package that sum over weights call :func:`summed`, which does 
 :func:`split_over`. There, long arrays are tensors, so that NumPy arrays are small.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

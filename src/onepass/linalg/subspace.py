@@ -50,6 +50,8 @@ A single vector takes a path with fewer calls than a matrix of one column, with 
 the part in B outside U is computed once for ``split`` and ``added``, and no matrix is factorized.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -106,7 +108,7 @@ class OrthonormalBasis:
         return OrthonormalBasis, (self.rows, self.capacity)
 
     @classmethod
-    def start(cls, p: int, kind: Kind, capacity: int = 0) -> "OrthonormalBasis":
+    def start(cls, p: int, kind: Kind, capacity: int = 0) -> OrthonormalBasis:
         """An empty basis of columns of p numbers, with reserved space.
 
         ``kind`` is a NumPy dtype, or a tensor of the desired precision and device.
@@ -114,7 +116,7 @@ class OrthonormalBasis:
         return cls(_empty(kind, 0, p), capacity)
 
     @classmethod
-    def within(cls, buffer: ColumnBuffer, first: int, end: int) -> "OrthonormalBasis":
+    def within(cls, buffer: ColumnBuffer, first: int, end: int) -> OrthonormalBasis:
         """The columns ``first`` to ``end`` of a buffer; the space behind them is free."""
         buffer.end = end
         columns = object.__new__(cls)  # fast path, called for each learned row
@@ -191,7 +193,7 @@ class OrthonormalBasis:
 
     # -- adding and removing ---------------------------------------------------------------------
 
-    def appended(self, new: ArrayOrTensor) -> "OrthonormalBasis":
+    def appended(self, new: ArrayOrTensor) -> OrthonormalBasis:
         """Append columns (p, k), written to the free space if there is enough."""
         end = self.first + len(self)
         occupied = self.buffer.end != end and not linalg.is_tensor(self.rows)
@@ -204,7 +206,7 @@ class OrthonormalBasis:
             columns.buffer.array[end + j] = near[:, j]
         return OrthonormalBasis.within(columns.buffer, columns.first, end + new.shape[1])
 
-    def latest(self, m: int) -> "OrthonormalBasis":
+    def latest(self, m: int) -> OrthonormalBasis:
         """The last m columns."""
         end = self.first + len(self)
         return self if len(self) <= m else OrthonormalBasis.within(self.buffer, end - m, end)
@@ -215,7 +217,7 @@ class OrthonormalBasis:
         largest = linalg.host(linalg.summed(largest)[0])
         return np.flatnonzero(largest == 0.0).tolist()
 
-    def without(self, leaving: list[int]) -> "OrthonormalBasis":
+    def without(self, leaving: list[int]) -> OrthonormalBasis:
         """Remove columns; the last ones take their places."""
         left, dropped = len(self) - len(leaving), set(leaving)
         movers = [j for j in range(left, len(self)) if j not in dropped]
@@ -224,7 +226,7 @@ class OrthonormalBasis:
             columns.rows[hole] = columns.rows[mover]
         return OrthonormalBasis.within(columns.buffer, columns.first, columns.first + left)
 
-    def turned(self, T: ArrayOrTensor) -> "OrthonormalBasis":
+    def turned(self, T: ArrayOrTensor) -> OrthonormalBasis:
         """B T of a small T (q, k), k <= q, piece by piece; tensors in place."""
         k, buffer, first = T.shape[1], self.buffer, self.first
         if not linalg.is_tensor(self.rows):
@@ -235,7 +237,7 @@ class OrthonormalBasis:
         Projection(self.rows).turn(T, buffer.array[first : first + k])
         return OrthonormalBasis.within(buffer, first, first + k)
 
-    def moved(self, needed: int) -> "OrthonormalBasis":
+    def moved(self, needed: int) -> OrthonormalBasis:
         """Copy the columns to the start of an array with space for ``needed`` columns.
 
         A tensor's own array is reused if there is enough free space before the columns.
@@ -248,7 +250,7 @@ class OrthonormalBasis:
         buffer.array[: len(self)] = self.rows
         return OrthonormalBasis.within(buffer, 0, len(self))
 
-    def grown(self, p: int) -> "OrthonormalBasis":
+    def grown(self, p: int) -> OrthonormalBasis:
         """Append zeros to every column."""
         wider = _empty(linalg.kind(self.rows), len(self), p)
         wider[:, : self.rows.shape[1]], wider[:, self.rows.shape[1] :] = self.rows, 0.0
@@ -295,7 +297,7 @@ class Subspace:
     @classmethod
     def start(
         cls, p: int, m: int, kind: Kind = np.float64, *, shrinks: bool = False, batch: int = 1
-    ) -> "Subspace":
+    ) -> Subspace:
         """The state before the first vector, for blocks of ``batch`` vectors of p numbers.
 
         ``kind`` is a NumPy dtype, or a tensor of the desired precision and device.
@@ -365,7 +367,7 @@ class Subspace:
             lifted[:, j] = linalg.like(self.B.combined(lift(inside)[:, j : j + 1]), lifted)[:, 0]
         return found
 
-    def added(self, G: ArrayOrTensor, split: Split | None = None) -> "Subspace":
+    def added(self, G: ArrayOrTensor, split: Split | None = None) -> Subspace:
         """Add the columns of G as one block: (1) to (3).
 
         ``split`` is the result of :meth:`split` for G, if it was computed before.
@@ -376,12 +378,12 @@ class Subspace:
         K = np.concatenate((K, outside), axis=1)
         return self.rotated(B, K, np.concatenate((a, height)), least)
 
-    def merged(self, other: "Subspace") -> "Subspace":
+    def merged(self, other: Subspace) -> Subspace:
         """The subspace of the vectors of both subspaces, of the rank of this one: (1) to (4)."""
         both = self.added(linalg.times(other.U, np.diag(other.sigma)))
         return replace(both, closed=both.closed + other.lost)
 
-    def joined(self, v: ArrayOrTensor) -> "Subspace":
+    def joined(self, v: ArrayOrTensor) -> Subspace:
         """Add v (p, 1), of which only the part outside the subspace counts.
 
         Then UᵀG = 0 in (2): the matrix is diagonal, and its SVD only sorts it. v is added with its
@@ -398,7 +400,7 @@ class Subspace:
         order = np.argsort(-sigma, kind="stable")
         return self._truncated(B, np.hstack((K, outside))[:, order], sigma[order], len(order), 1)
 
-    def rotated(self, B: OrthonormalBasis, K: Floats, Z: Floats, least: float) -> "Subspace":
+    def rotated(self, B: OrthonormalBasis, K: Floats, Z: Floats, least: float) -> Subspace:
         """Add vectors that are given in coordinates: (2), (3).
 
         Parameters
@@ -430,7 +432,7 @@ class Subspace:
 
     def _truncated(
         self, B: OrthonormalBasis, K: Floats, sigma: Floats, rank: int, n: int
-    ) -> "Subspace":
+    ) -> Subspace:
         """Retain the first m of these directions; rotate B if it has no space for n more."""
         k, q = min(self.m, rank), len(self.open)
         left: Any = sigma[:k]
@@ -449,7 +451,7 @@ class Subspace:
         full = len(B) + n > min(self.m + max(_spare_columns(self.m), n), p)
         return new.turned() if full and len(B) > k else new
 
-    def turned(self) -> "Subspace":
+    def turned(self) -> Subspace:
         """The same subspace with B = U, reorthogonalized if it has drifted."""
         T, sigma = self.K, self.sigma
         if self.B.drifted():
@@ -460,7 +462,7 @@ class Subspace:
         K, none = np.eye(k), np.zeros((k, k))  # nothing may raise after B is overwritten
         return Subspace(self.B.turned(T), K, sigma, self.m, self.shrinks, lost, none)
 
-    def grown(self, p: int) -> "Subspace":
+    def grown(self, p: int) -> Subspace:
         """Append zeros to every vector."""
         return replace(self, B=self.B.grown(p))
 

@@ -1,5 +1,7 @@
 """Threads: limit BLAS to one thread for blocks that are too small to split."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -75,7 +77,7 @@ class _ThreadLimit:
         self.counts, self.put = counts, put
         self.before: list[int] | None = None
 
-    def context(self) -> "_LimitContext":
+    def context(self) -> _LimitContext:
         """A context within which the limit applies."""
         return _LimitContext(self)
 

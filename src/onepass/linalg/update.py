@@ -20,6 +20,8 @@ The error of row i after learning the rows before it one by one is
 [1] A. H. Sayed, "Fundamentals of Adaptive Filtering", 2003, on array algorithms.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any, NamedTuple
 

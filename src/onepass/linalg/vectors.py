@@ -4,6 +4,8 @@ Sums over all weights are accumulated in float64, at once or piece by piece: in 
 million squares loses three digits.
 """
 
+from __future__ import annotations
+
 import math
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -149,7 +151,7 @@ def length(W: ArrayOrTensor) -> Any:
     return norms(W.reshape(-1, 1))[0]
 
 
-def _lengths(G: "torch.Tensor") -> Any:
+def _lengths(G: torch.Tensor) -> Any:
     """The norms of a tensor's columns, in pieces; scaled first if squares overflow or underflow."""
     import torch  # noqa: PLC0415  only if there is a tensor
 
@@ -226,7 +228,7 @@ def _diagonal(mask: ArrayOrTensor) -> Any:
     return like(eye, mask.double()) * mask if is_tensor(mask) else eye * mask
 
 
-def rows_are_finite(J: "torch.Tensor") -> Any:
+def rows_are_finite(J: torch.Tensor) -> Any:
     """Which rows of a tensor (n, p) are finite; in float64 also their sums of squares.
 
     Nan and infinity propagate to sums and norms.

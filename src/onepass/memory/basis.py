@@ -16,6 +16,8 @@ until q = p.
     Recursive Least-Squares", extended version.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -41,14 +43,14 @@ class Basis:
 
     merging: ClassVar[str] = "exact"
 
-    def per_output(self, c: int, p: int) -> "Basis":
+    def per_output(self, c: int, p: int) -> Basis:
         """The memory of one output if all c outputs share the directions."""
         del c, p
         return self
 
     def start(
         self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64
-    ) -> "Directions | NoisySpan":
+    ) -> Directions | NoisySpan:
         """The initial state, for p weights per output and c outputs.
 
         ``kind`` is a NumPy dtype or, without noise, a tensor of the desired precision and device.
@@ -120,7 +122,7 @@ class Directions:
         fitted: FittedStep | None = None,
         *,
         waited: bool = False,
-    ) -> "Directions":
+    ) -> Directions:
         """The state after the gradients G: (2).
 
         Parameters
@@ -162,7 +164,7 @@ class Directions:
         del new, old
         return 0.0
 
-    def settled(self) -> tuple["Directions", OrthonormalBasis]:
+    def settled(self) -> tuple[Directions, OrthonormalBasis]:
         """The state itself, and the basis of the directions that are not free."""
         return self, self.columns
 
@@ -177,11 +179,11 @@ class Directions:
         """Learn the evidence of another state."""
         return evidence.learned_by(self, w)
 
-    def grown(self, p: int) -> "Directions":
+    def grown(self, p: int) -> Directions:
         """Add weights at the end, whose gradients were zero in all rows so far."""
         return replace(self, columns=self.columns.grown(p))
 
-    def with_outputs(self, at: Array, c: int) -> "Directions":
+    def with_outputs(self, at: Array, c: int) -> Directions:
         """The state itself: outputs with the same features share the directions."""
         del at, c
         return self
@@ -242,12 +244,12 @@ class NoisySpan:
         """Learn the evidence of another state."""
         return evidence.learned_by(self, w)
 
-    def grown(self, p: int) -> "NoisySpan":
+    def grown(self, p: int) -> NoisySpan:
         """Add weights at the end, whose gradients were zero in all rows so far."""
         extra = np.zeros((p - len(self.moved), self.moved.shape[1]))
         return replace(self, span=self.span.grown(p), moved=np.vstack((self.moved, extra)))
 
-    def with_outputs(self, at: Array, c: int) -> "NoisySpan":
+    def with_outputs(self, at: Array, c: int) -> NoisySpan:
         """Extend to c outputs; those in columns ``at`` are new and were zero in all rows so far."""
         moved = np.zeros((len(self.moved), c))
         moved[:, np.setdiff1d(np.arange(c), at)] = self.moved

@@ -18,6 +18,8 @@ parts read no more numbers than a memory of m directions of all weights, and ret
 directions. Cost: that of one memory of m directions of all weights.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -53,7 +55,7 @@ class Blocks:
     @classmethod
     def start(
         cls, specification: Memory, places: tuple[_Place, ...], noise: float, c: int, kind: Kind
-    ) -> "Blocks":
+    ) -> Blocks:
         """The initial state, for weights at these places and c outputs."""
         sizes = [sum(stop - start for start, stop in place) for place in places]
         parts = tuple(specification.start(size, c, noise, kind) for size in sizes)
@@ -101,7 +103,7 @@ class Blocks:
 
     def after(
         self, G: ArrayOrTensor, free: Split, noise: Floats, fitted: FittedStep | None = None
-    ) -> "Blocks":
+    ) -> Blocks:
         """The state after the gradients G; ``free`` is the result of ``split``."""
         del fitted  # the step of all parts together
         each = zip(self.parts, self.places, free.inside, strict=True)
@@ -125,7 +127,7 @@ class Blocks:
             part.forgetting_bound(*(_part(row, place) for row in rows)) for part, place in each
         )
 
-    def evidence(self, w: ArrayOrTensor, start: ArrayOrTensor | None = None) -> "BlockEvidence":
+    def evidence(self, w: ArrayOrTensor, start: ArrayOrTensor | None = None) -> BlockEvidence:
         """The evidence of each part."""
         rows = w.reshape(1, -1)
         initial = rows if start is None else start.reshape(1, -1)
@@ -135,7 +137,7 @@ class Blocks:
         ]
         return BlockEvidence(tuple(parts), self.places)
 
-    def merged(self, w: ArrayOrTensor, evidence: "BlockEvidence") -> Step:
+    def merged(self, w: ArrayOrTensor, evidence: BlockEvidence) -> Step:
         """Learn the evidence of another state, each part separately."""
         new, parts, rank, inconsistent = linalg.blank(w.reshape(1, -1)), [], 0, 0
         for part, place, own in zip(self.parts, self.places, evidence.parts, strict=True):
@@ -152,7 +154,7 @@ class BlockEvidence(NamedTuple):
     parts: tuple[Evidence, ...]
     places: tuple[_Place, ...]
 
-    def near(self, w: ArrayOrTensor) -> "BlockEvidence":
+    def near(self, w: ArrayOrTensor) -> BlockEvidence:
         """Convert to the library, precision and device of other weights."""
         return self._replace(parts=tuple(part.near(w) for part in self.parts))
 

@@ -1,5 +1,7 @@
 """Parsing of the ``memory`` parameter: a number, None or a specification."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from onepass.errors import ParameterError

@@ -21,6 +21,8 @@ Cost: O(mp) time per row, O(mp) memory.
     Recursive Least-Squares", extended version.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -157,7 +159,7 @@ class Random:
 
     def start(
         self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64
-    ) -> "RandomDirections":
+    ) -> RandomDirections:
         """The initial state, for p weights per output; without noise.
 
         ``kind`` is a NumPy dtype, or a tensor of the desired precision and device.
@@ -184,7 +186,7 @@ class RandomDirections(LimitedDirections):
     seed: int
     draws: int
 
-    def _limited(self, wider: Directions) -> "RandomDirections":
+    def _limited(self, wider: Directions) -> RandomDirections:
         if wider.rank <= self.m:
             return replace(self, directions=wider)
         order = np.random.default_rng((self.seed, self.draws)).permutation(wider.rank)
@@ -217,7 +219,7 @@ class LastDirections:
 
     def start(
         self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64
-    ) -> "LastDirectionsState":
+    ) -> LastDirectionsState:
         """The initial state, for p weights per output; without noise.
 
         ``kind`` is a NumPy dtype, or a tensor of the desired precision and device.
@@ -233,7 +235,7 @@ class LastDirections:
 class LastDirectionsState(LimitedDirections):
     """The state of :class:`LastDirections`: the last directions, in order of use."""
 
-    def _limited(self, wider: Directions) -> "LastDirectionsState":
+    def _limited(self, wider: Directions) -> LastDirectionsState:
         return replace(self, directions=replace(wider, columns=wider.columns.latest(self.m)))
 
 
@@ -243,7 +245,7 @@ class NoMemory:
 
     merging: ClassVar[str] = "refused"
 
-    def start(self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64) -> "NoMemoryState":
+    def start(self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64) -> NoMemoryState:
         """The initial state."""
         del p, c, noise, kind
         return NoMemoryState()
@@ -295,21 +297,21 @@ class NoMemoryState:
 
     def after(
         self, G: ArrayOrTensor, free: Split, noise: Floats, fitted: FittedStep | None = None
-    ) -> "NoMemoryState":
+    ) -> NoMemoryState:
         """The state itself: nothing is stored."""
         del G, free, noise, fitted
         return self
 
-    def settled(self) -> tuple["NoMemoryState", None]:
+    def settled(self) -> tuple[NoMemoryState, None]:
         """The state itself, and None: all directions are free."""
         return self, None
 
-    def grown(self, p: int) -> "NoMemoryState":
+    def grown(self, p: int) -> NoMemoryState:
         """The state itself."""
         del p
         return self
 
-    def with_outputs(self, at: Array, c: int) -> "NoMemoryState":
+    def with_outputs(self, at: Array, c: int) -> NoMemoryState:
         """The state itself."""
         del at, c
         return self

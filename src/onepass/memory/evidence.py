@@ -20,6 +20,8 @@ its place: Rᵀz is unchanged, and the information is larger by 1e-14 of the pri
 only the prior informs has vᵀz = 0 as well, and yields no row. Cost: O(p³) time, once.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any, NamedTuple
 
@@ -65,12 +67,12 @@ class Evidence(NamedTuple):
             return math.inf if seen > linalg.resolution(self.rows) * whole else 0.0
         return math.hypot(seen, math.sqrt(self.lost) * size)
 
-    def near(self, w: ArrayOrTensor) -> "Evidence":
+    def near(self, w: ArrayOrTensor) -> Evidence:
         """Convert to the library, precision and device of other weights."""
         targets = linalg.small(linalg.like(linalg.host(self.targets), linalg.wide(w)))
         return self._replace(rows=linalg.like(self.rows, w), targets=targets)
 
-    def placed(self, features: Array, p: int, outputs: Array, c: int) -> "Evidence":
+    def placed(self, features: Array, p: int, outputs: Array, c: int) -> Evidence:
         """Move the features to the columns ``features`` of p, the outputs to ``outputs`` of c."""
         rows = np.zeros((len(self.rows), p))
         rows[:, features] = self.rows

@@ -27,6 +27,8 @@ Cost: O(d²) time per row, O(d²) memory; all outputs share the triangle.
 [2] A. H. Sayed, "Fundamentals of Adaptive Filtering", 2003; QRD-RLS.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

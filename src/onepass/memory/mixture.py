@@ -1,5 +1,7 @@
 """Mixture: the weights of experts, by the equations of :mod:`onepass.forgetting.auto`."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +32,7 @@ class Mixture:
     squares: Floats
     count: float
 
-    def mixed(self, errors: Floats, Y: Floats, s: Floats | None) -> tuple[Floats, "Mixture"]:
+    def mixed(self, errors: Floats, Y: Floats, s: Floats | None) -> tuple[Floats, Mixture]:
         """The errors of the mixture, (n, c), and the state after rows.
 
         Parameters

@@ -13,6 +13,8 @@ window are not removed one by one: the state is computed again from those that r
 Cost: O(d²) time per row, O(d²) memory; in a window of n rows, O(n d²) time per row.
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from onepass.memory.vector import (

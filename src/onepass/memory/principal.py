@@ -43,6 +43,8 @@ For models that are not linear in their weights the gradients of past rows chang
 is an estimate.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -97,7 +99,7 @@ class Principal:
                 "memory.Principal",
             )
 
-    def per_output(self, c: int, p: int) -> "Principal | None":
+    def per_output(self, c: int, p: int) -> Principal | None:
         """The memory of one output if all c outputs share the directions, or None if not exact.
 
         The singular values for c outputs form groups of c equal values, which m must not split.
@@ -105,9 +107,7 @@ class Principal:
         exact = self.of == "raw" and (self.m % c == 0 or self.m >= p)
         return Principal(self.m // c) if exact else None
 
-    def start(
-        self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64
-    ) -> "PrincipalState":
+    def start(self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64) -> PrincipalState:
         """The initial state, for p weights per output.
 
         ``kind`` is a NumPy dtype, or a tensor of the desired precision and device.
@@ -126,7 +126,7 @@ class PendingStep(NamedTuple):
     """The step of one gradient, before the state is updated."""
 
     w: Any
-    after: "Callable[[], PrincipalState]"
+    after: Callable[[], PrincipalState]
     """Update the state, and return it."""
 
 
@@ -222,7 +222,7 @@ class PrincipalState:
 
     def after(
         self, G: ArrayOrTensor, free: Split, noise: Floats, fitted: FittedStep | None = None
-    ) -> "PrincipalState":
+    ) -> PrincipalState:
         """The state after the gradients G.
 
         Parameters
@@ -268,7 +268,7 @@ class PrincipalState:
         bound = self.subspace.max_lost
         return math.sqrt(bound) * linalg.length(new - old) if bound else 0.0
 
-    def settled(self) -> tuple["PrincipalState", OrthonormalBasis]:
+    def settled(self) -> tuple[PrincipalState, OrthonormalBasis]:
         """The rotated state, and the basis of the directions that are not free."""
         space = self.subspace
         if len(space.B) > space.rank:
@@ -300,11 +300,11 @@ class PrincipalState:
         space = replace(space, closed=space.closed + evidence.lost)
         return step._replace(memory=replace(step.memory, subspace=space))
 
-    def grown(self, p: int) -> "PrincipalState":
+    def grown(self, p: int) -> PrincipalState:
         """Add weights at the end, whose gradients were zero in all rows so far."""
         return replace(self, subspace=self.subspace.grown(p))
 
-    def with_outputs(self, at: Array, c: int) -> "PrincipalState":
+    def with_outputs(self, at: Array, c: int) -> PrincipalState:
         """The state itself: outputs with the same features share the directions."""
         del at, c
         return self

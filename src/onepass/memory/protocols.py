@@ -20,6 +20,8 @@ gradients, the weights have shape (p, c). If each output has its own gradients, 
 shape (p,), n is the number of rows times outputs, and e has shape (n,).
 """
 
+from __future__ import annotations
+
 from typing import Protocol, Self
 
 from onepass.linalg.subspace import Split

@@ -24,6 +24,8 @@ Cost: O(mp) time per row, O(mp) memory, the same as of Principal.
     Recursive Least-Squares", extended version; its conclusion names sketching as future work.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar
 

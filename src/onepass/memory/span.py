@@ -24,6 +24,8 @@ Cost: O(p q) per row, O(p q) memory. Exact ridge regression with far fewer rows 
 no p × p matrix.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -54,7 +56,7 @@ class _SplitRows(NamedTuple):
 class SpanUpdate(NamedTuple):
     """A span after rows, and their errors just before."""
 
-    span: "Span"
+    span: Span
     errors: Floats
 
 
@@ -82,7 +84,7 @@ class Span:
     doubt: Floats
 
     @classmethod
-    def start(cls, p: int, c: int, ridge: float) -> "Span":
+    def start(cls, p: int, c: int, ridge: float) -> Span:
         """The state before the first row."""
         return cls(np.zeros((p, 0)), np.zeros((0, 0)), np.zeros((0, c)), ridge, np.zeros(0))
 
@@ -127,18 +129,18 @@ class Span:
                 i, ahead = i + 1, 1
         return SpanUpdate(span, errors)
 
-    def grown(self, p: int) -> "Span":
+    def grown(self, p: int) -> Span:
         """Add weights at the end, whose features were zero in all rows so far."""
         extra = np.zeros((p - self.Q.shape[0], self.rank))
         return replace(self, Q=np.vstack((self.Q, extra)))
 
-    def with_outputs(self, at: Floats, c: int) -> "Span":
+    def with_outputs(self, at: Floats, c: int) -> Span:
         """Extend to c outputs; those in columns ``at`` are new and were zero in all rows so far."""
         z = np.zeros((self.rank, c))
         z[:, np.setdiff1d(np.arange(c), at)] = self.z
         return replace(self, z=z)
 
-    def extended(self, A: Floats, b: Floats) -> tuple[Floats, "Span"]:
+    def extended(self, A: Floats, b: Floats) -> tuple[Floats, Span]:
         """Add one row with a new direction: (1), (2), (3)."""
         C, rest, height, _, rounding = self.split_rows(A)
         theta, q = linalg.solve_upper(self.T, self.z), self.rank

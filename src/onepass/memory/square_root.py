@@ -18,6 +18,8 @@ Cost: O(p²) time per row, O(p²) memory.
 [2] A. H. Sayed, "Fundamentals of Adaptive Filtering", 2003; QRD-RLS.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -53,7 +55,7 @@ class SquareRoot:
     def __post_init__(self) -> None:
         _root(self.ridge)
 
-    def start(self, p: int, c: int, noise: float = 1.0, kind: Kind = np.float64) -> "Triangle":
+    def start(self, p: int, c: int, noise: float = 1.0, kind: Kind = np.float64) -> Triangle:
         """The initial state, for p weights per output and c outputs; always in float64."""
         del kind
         if not noise:
@@ -123,7 +125,7 @@ class Triangle:
         moved = (memory.w - self.w).reshape(w.shape)
         return Step(w + moved, memory, errors.reshape(e.shape), 0, 0)
 
-    def absorb(self, A: Floats, b: Floats, scale: Floats) -> tuple["Triangle", Floats]:
+    def absorb(self, A: Floats, b: Floats, scale: Floats) -> tuple[Triangle, Floats]:
         """Add rows scale_k [a_k b_k]: (3); return the errors b_k − a_kᵀ w_{k−1}, (n, c).
 
         Parameters
@@ -147,7 +149,7 @@ class Triangle:
         del new, old
         return 0.0
 
-    def grown(self, p: int) -> "Triangle":
+    def grown(self, p: int) -> Triangle:
         """Add weights at the end under the prior ``ridge``, whose features were always zero."""
         if self.ridge is None:
             raise ParameterError(
@@ -162,7 +164,7 @@ class Triangle:
         z, w = (np.vstack((part, np.zeros((p - d, part.shape[1])))) for part in (self.z, self.w))
         return replace(self, R=R, z=z, w=w)
 
-    def with_outputs(self, at: Array, c: int) -> "Triangle":
+    def with_outputs(self, at: Array, c: int) -> Triangle:
         """Extend to c outputs; those in columns ``at`` are new and were zero in all rows so far."""
         old = np.setdiff1d(np.arange(c), at)
         z, w, squares = np.zeros((len(self.z), c)), np.zeros((len(self.z), c)), np.zeros(c)

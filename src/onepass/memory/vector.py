@@ -3,6 +3,8 @@
 native/core/least_squares.h describes the layout, which is the same.
 """
 
+from __future__ import annotations
+
 import math
 from enum import IntEnum
 from functools import lru_cache

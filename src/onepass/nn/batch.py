@@ -11,6 +11,8 @@ an error that does not name the embedding, and on an accelerator it aborts the p
 therefore checked by hooks on embeddings, in an additional forward pass.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -81,7 +83,7 @@ class Batch:
     def __len__(self) -> int:
         return self.n
 
-    def __getitem__(self, at: int | slice | Tensor) -> "Batch":
+    def __getitem__(self, at: int | slice | Tensor) -> Batch:
         """Select rows by an index, a slice, or a tensor of indices or booleans."""
         if isinstance(at, int):
             if not -self.n <= at < self.n:
@@ -99,14 +101,14 @@ class Batch:
         leaves = [each[at] for each in self.tensors]
         return self.with_tensors(leaves, len(leaves[0]))
 
-    def __iter__(self) -> Iterator["Batch"]:
+    def __iter__(self) -> Iterator[Batch]:
         return (self[i] for i in range(self.n))
 
-    def clone(self) -> "Batch":
+    def clone(self) -> Batch:
         """Return a copy of the rows."""
         return self.with_tensors([each.clone() for each in self.tensors], self.n)
 
-    def real(self, dtype: torch.dtype) -> "Batch":
+    def real(self, dtype: torch.dtype) -> Batch:
         """Convert integers and booleans to a floating dtype."""
         leaves = [
             each if each.is_floating_point() or each.is_complex() else each.to(dtype)
@@ -135,7 +137,7 @@ class Batch:
         shapes = ((each, (self.given or self.n, *each.shape[1:])) for each in self.tensors)
         return ", ".join(f"{str(each.dtype)[6:]} {shape}" for each, shape in shapes)
 
-    def with_tensors(self, leaves: Iterable[Tensor], n: int) -> "Batch":
+    def with_tensors(self, leaves: Iterable[Tensor], n: int) -> Batch:
         """Replace the tensors, in the order of ``tensors``."""
         rest = iter(leaves)
         args, kwargs = map_tensors((self.args, self.kwargs), lambda _: next(rest))

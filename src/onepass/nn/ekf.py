@@ -28,6 +28,8 @@ for k = n c gradients so far, at most p. For long streams see :class:`~onepass.n
 [2] S. Singhal, L. Wu, "Training multilayer perceptrons with the extended Kalman algorithm", 1989.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

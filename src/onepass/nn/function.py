@@ -12,6 +12,8 @@ Calls of one module from several threads are serialised by a lock, since a concu
 the replaced parameters and flags, and restore them as the module's own.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager

@@ -12,6 +12,8 @@ For outputs f (c) of a row of class y, orthogonal gradient descent stores ([1], 
     AISTATS 2020.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 

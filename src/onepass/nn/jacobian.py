@@ -27,6 +27,8 @@ time.
     F. Kunstner, P. Hennig, "BackPACK: packing more into backprop", ICLR 2020.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext

@@ -48,6 +48,8 @@ O(q³) with process noise; memory p q + q² numbers. q grows with the rows, up t
     1968; the form for vector measurements.
 """
 
+from __future__ import annotations
+
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
@@ -189,14 +191,14 @@ class Covariance:
 
     prior: float = 1.0
 
-    def per_output(self, c: int, p: int) -> "Covariance":
+    def per_output(self, c: int, p: int) -> Covariance:
         """Return the specification for memories whose directions all outputs share."""
         del c, p
         return self
 
     def start(
         self, p: int, c: int, noise: float = 0.0, kind: DTypeLike | Tensor = np.float64
-    ) -> "PosteriorCovariance":
+    ) -> PosteriorCovariance:
         """Create the prior covariance of p weights.
 
         ``kind`` is a NumPy dtype, or a tensor that sets the dtype and the device.
@@ -306,7 +308,7 @@ class PosteriorCovariance:
 
     def _extended(
         self, G: ArrayOrTensor, e: ArrayOrTensor, *, exact: bool
-    ) -> tuple["PosteriorCovariance", Floats, Floats, Floats]:
+    ) -> tuple[PosteriorCovariance, Floats, Floats, Floats]:
         """Extend Q by the new directions of G.
 
         Return the covariance, G in coordinates (q, n), its column norms, and e.
@@ -337,7 +339,7 @@ class PosteriorCovariance:
 
     # -- time ------------------------------------------------------------------------------------
 
-    def discounted(self, factor: float, limit: float = np.inf) -> "PosteriorCovariance":
+    def discounted(self, factor: float, limit: float = np.inf) -> PosteriorCovariance:
         """Apply exponential forgetting, P ← P / factor, including the prior.
 
         If s would exceed ``limit``, P ← (factor · P⁻¹ + I / limit)⁻¹, which prevents wind-up of
@@ -352,7 +354,7 @@ class PosteriorCovariance:
         s = self.beyond / (factor + self.beyond / limit)
         return replace(self, root=linalg.whitened(self.root, R), beyond=s)
 
-    def with_process_noise(self, decay: float, added: float) -> "PosteriorCovariance":
+    def with_process_noise(self, decay: float, added: float) -> PosteriorCovariance:
         """Apply the time update P ← decay² P + added · I."""
         if decay == 1.0 and not added:
             return self
@@ -377,7 +379,7 @@ class PosteriorCovariance:
 
     # -- merging ---------------------------------------------------------------------------------
 
-    def evidence(self, w: ArrayOrTensor, start: "ArrayOrTensor | None" = None) -> Evidence:
+    def evidence(self, w: ArrayOrTensor, start: ArrayOrTensor | None = None) -> Evidence:
         """Return pseudo-rows equivalent to the learned rows; ``start`` are the initial weights.
 
         Along an eigenvector u of Σ with variance σ², in which the weights changed by θ, the rows
@@ -400,11 +402,11 @@ class PosteriorCovariance:
         """Learn the evidence of another memory: exact for a linear model."""
         return evidence.learned_by(self, w)
 
-    def grown(self, p: int) -> "PosteriorCovariance":
+    def grown(self, p: int) -> PosteriorCovariance:
         """Append new weights, whose gradients have been zero so far."""
         return replace(self, columns=self.columns.grown(p))
 
-    def with_outputs(self, at: Array, c: int) -> "PosteriorCovariance":
+    def with_outputs(self, at: Array, c: int) -> PosteriorCovariance:
         """Return self: the covariance of the weights does not depend on the outputs."""
         del at, c
         return self

@@ -20,6 +20,8 @@ is the uncertainty of the output of the linearised network due to the weights. I
 the noise of a target, which lies within √(std² + noise) of the prediction.
 """
 
+from __future__ import annotations
+
 import copy
 import inspect
 import os
@@ -30,7 +32,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags
-from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -46,6 +47,7 @@ from onepass.errors import (
     TaskWarning,
     WorseThanTrivialWarning,
 )
+from onepass.estimators import available_if
 from onepass.linalg import calibration
 from onepass.linalg.interrupt import Interrupt
 from onepass.nn.batch import Batch, RowsLike, numbers, refuse_width
@@ -214,7 +216,7 @@ class Learner(ABC):
     # -- learning and prediction -------------------------------------------------------------------
 
     def learn(
-        self, x: "RowsLike | DataLoader[Any] | Dataset[Any]", y: ArrayLike | Tensor | None = None
+        self, x: RowsLike | DataLoader[Any] | Dataset[Any], y: ArrayLike | Tensor | None = None
     ) -> Self:
         """Learn rows, one after the other, or as one augmented row with ``block_update``.
 
@@ -325,7 +327,7 @@ class Learner(ABC):
                 )
         return self._predictions(outputs)
 
-    @available_if(lambda self: self.loss != "squared")  # type: ignore[untyped-decorator]
+    @available_if(lambda self: self.loss != "squared")
     def predict_proba(self, x: RowsLike) -> Tensor:
         """Predict probabilities of the classes 0 … c − 1, of shape (n, c) in float64.
 
@@ -348,7 +350,7 @@ class Learner(ABC):
         return self.network.outputs(self.network.prepare(x, f"{self._where}.outputs"))
 
     def merge(
-        self, other: "Learner", rows: tuple[RowsLike, ArrayLike | Tensor] | None = None
+        self, other: Learner, rows: tuple[RowsLike, ArrayLike | Tensor] | None = None
     ) -> Self:
         """Merge another learner of the same kind and the same initial weights into this one.
 

@@ -1,5 +1,7 @@
 """Batches of a torch DataLoader or Dataset, as pairs of rows and targets in one pass."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any
 

@@ -29,6 +29,8 @@ Cost of a step: c backward passes, O(p (m + n c)²) time and O(p (m + n c)) memo
     arXiv 2305.19535; "diagonal LO-FI".
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -82,7 +84,7 @@ class Precision:
 
     def measurement_updated(
         self, w: Tensor, J: Tensor, e: Tensor, noise: float
-    ) -> tuple["Precision", Tensor]:
+    ) -> tuple[Precision, Tensor]:
         """Apply (1) to (3) for rows with gradients J (n, p) and errors e (n,).
 
         Raises
@@ -103,7 +105,7 @@ class Precision:
         w = w + (linalg.times(Q, x)[:, 0] / root).to(w.dtype)
         return self._truncated(wide, gram), w
 
-    def with_process_noise(self, decay: float, added: float) -> "Precision":
+    def with_process_noise(self, decay: float, added: float) -> Precision:
         """Apply P ← decay² P + added · I, by applying Woodbury's identity twice.
 
         D = 1 / (γ² + q Υ),   Υ ← D Υ,   W ← γ D W U⁻¹,   Uᵀ U = I + q Wᵀ D W, exactly. With
@@ -141,7 +143,7 @@ class Precision:
         F = linalg.solve_upper_transposed(U, inside)
         return np.einsum("ij,ij->j", F, F) + outside**2
 
-    def _truncated(self, wide: Tensor, gram: Floats) -> "Precision":
+    def _truncated(self, wide: Tensor, gram: Floats) -> Precision:
         """Apply the truncation (2) if there are more than m columns."""
         if len(wide) <= self.m:
             return replace(self, rows=wide)

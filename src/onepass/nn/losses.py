@@ -32,6 +32,8 @@ are unchanged.
     Neural Computation 14(7), 2002; section 3.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 

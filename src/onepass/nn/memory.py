@@ -8,6 +8,8 @@ A memory is updated in place. A step is therefore computed first, and applied on
 weights are finite.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -47,7 +49,7 @@ class MemoryPlacement(NamedTuple):
         *,
         by_layer: bool,
         where: str,
-    ) -> "MemoryPlacement":
+    ) -> MemoryPlacement:
         """Parse the arguments of a learner.
 
         Parameters

@@ -31,6 +31,8 @@ validation rows may be passed to evaluate the merged weights, by the root mean s
 rows and outputs or by the mean cross entropy.
 """
 
+from __future__ import annotations
+
 import copy
 import hashlib
 import math

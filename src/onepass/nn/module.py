@@ -8,6 +8,8 @@ so that G = Jᵀ (p, n·c) is the matrix of gradients in equation (7) of the ext
 the c outputs of a row in consecutive columns.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 

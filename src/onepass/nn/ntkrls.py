@@ -25,6 +25,8 @@ Cost of a step: c backward passes and O(p k) time, O(p k) memory, for k gradient
     Recursive Least-Squares", CDC 2022; section VI.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 

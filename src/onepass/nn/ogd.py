@@ -29,6 +29,8 @@ reads of the m p numbers of S for each step and each stored gradient.
     Recursive Least-Squares", extended version; section 2.3.
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self

@@ -37,6 +37,8 @@ Cost of a step: c backward passes.
     Recursive Least-Squares", extended version.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -11,6 +11,8 @@ vector of all weights, and the rest of the state. The index is written last: unt
 checkpoint in the directory remains complete, and afterwards its files are removed.
 """
 
+from __future__ import annotations
+
 import math
 import os
 import secrets

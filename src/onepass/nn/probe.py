@@ -15,6 +15,8 @@ bounds the effect of rounding: errors of a sum are of the order of those of its 
 "Accuracy and Stability of Numerical Algorithms", 2002, section 3.1).
 """
 
+from __future__ import annotations
+
 import copy
 from contextlib import ExitStack, suppress
 from typing import Any, TypeAlias

@@ -15,6 +15,8 @@ Tensors, also in states of wrapped optimizers, are stored by their bytes:
 ``{"@": "tensor", "dtype": "bfloat16", "of": array}``.
 """
 
+from __future__ import annotations
+
 import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,6 +4,8 @@ A parameter shared by several layers counts once. A parameter that does not requ
 it is never selected and never written.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -16,6 +16,8 @@ distributed tensors: each process stores its local part and its part of the grad
 module itself exchanges weights, layer by layer, while it is evaluated (c + 1 times per row).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -72,7 +74,7 @@ class ProcessSplit:
         self.size = sum(b - a for a, b in self.slices)
         """Number of weights that this process stores."""
 
-    def __deepcopy__(self, memo: object) -> "ProcessSplit":
+    def __deepcopy__(self, memo: object) -> ProcessSplit:
         return self  # processes cannot be copied
 
     def check_equal(self, weights: Tensor, rows: Batch) -> None:

@@ -6,6 +6,8 @@ it raises, nothing is learned. If it raises later, at weights changed by earlier
 contains the number of rows learned.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple, NoReturn
 
 import torch

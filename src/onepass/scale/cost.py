@@ -13,6 +13,8 @@ The time is a sum of products of these counts and the constants of a machine (:c
 ``benchmarks/cost.py`` fits the constants, and compares predictions with runs held back.
 """
 
+from __future__ import annotations
+
 import math
 from typing import NamedTuple
 

@@ -32,6 +32,8 @@ satisfies (2) as well.
     privacy-preserving principal component analysis", STOC 2014.
 """
 
+from __future__ import annotations
+
 import copy
 import math
 from collections.abc import Iterable

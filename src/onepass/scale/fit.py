@@ -6,6 +6,8 @@ level, whichever shard ends first. This process merges them: a merge costs O(p³
 O(n p²) of learning a shard of n rows and p weights if n is much larger than p.
 """
 
+from __future__ import annotations
+
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence

@@ -4,6 +4,8 @@ Import ``onepass.scale.flower`` where the extra ``onepass[flower]`` is installed
 the messages and runs the sites; learning and merging are those of :mod:`onepass.scale.federated`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from typing import Any
 

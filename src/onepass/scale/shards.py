@@ -6,6 +6,8 @@ digest of the task: model, target, options and column types. A summary is used a
 these are the same.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -31,6 +31,8 @@ against forgery. Therefore the reader validates everything and runs no code, and
 proportional to the actual size of the file, whatever the header states.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import math

@@ -6,6 +6,8 @@ new file. If a process is killed, its folder ``.onepass-….tmp`` may remain; th
 same file removes it. A folder is locked while its process runs; locked folders are not removed.
 """
 
+from __future__ import annotations
+
 import errno
 import hashlib
 import os

@@ -27,6 +27,8 @@ the class. A dict that itself has the key ``"@"`` is encoded as ``{"@": "dict", 
 Encoded trees may come from untrusted files: everything is validated, and nothing is executed.
 """
 
+from __future__ import annotations
+
 import inspect
 import math
 import os
@@ -37,9 +39,9 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from onepass.errors import CheckpointError, NotFittedError, ParameterError
+from onepass.estimators import BaseEstimator
 from onepass.serialization.archive import DEPTH, damaged
 from onepass.serialization.state import StateAttribute, UnfittedAttribute, learned
 

@@ -6,6 +6,8 @@ contain. A loaded learner is bit for bit equivalent to the saved one. :func:`des
 without creating its learner.
 """
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -17,7 +19,7 @@ from onepass.errors import CheckpointError
 from onepass.serialization import archive
 from onepass.serialization.archive import damaged
 from onepass.serialization.codec import MARK, Encoder, Role, class_registry, from_state, state_dict
-from onepass.types import Array
+from onepass.types import Array, Estimator
 
 __all__ = [
     "LEARNER",
@@ -75,7 +77,7 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
         archive.write(path, _state(learner, os.fspath(path)), kind=LEARNER)
 
 
-def load(path: str | os.PathLike[str], **replacements: object) -> Any:
+def load(path: str | os.PathLike[str], **replacements: object) -> Estimator:
     """Load a learner, pipeline, transformer or memory that :func:`save` has written, exactly.
 
     Loading runs no code from the file, and the file can contain only classes of onepass. Loading an
@@ -100,7 +102,8 @@ def load(path: str | os.PathLike[str], **replacements: object) -> Any:
         If the file is missing, damaged, of a newer format or of another kind, a replacement is
         missing or unused, or a network differs from the original.
     """
-    return from_contents(archive.contents(path), os.fspath(path), replacements)
+    loaded: Estimator = from_contents(archive.contents(path), os.fspath(path), replacements)
+    return loaded
 
 
 def dumps(learner: object, where: str) -> bytes:

@@ -6,13 +6,15 @@ reading them returns copies, and setting one of them moves all of them back to t
 owner's method ``_read(compiled, name)`` returns the copy of an attribute.
 """
 
+from __future__ import annotations
+
 from functools import cache
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from onepass.errors import NotFittedError
+from onepass.estimators import BaseEstimator
 
 __all__ = [
     "RowCounter",

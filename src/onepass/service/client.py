@@ -8,6 +8,8 @@ Requests, responses and retries are implemented once, as coroutines. In ``Client
 blocking client, and complete without an event loop.
 """
 
+from __future__ import annotations
+
 import asyncio
 import json
 import secrets
@@ -96,7 +98,7 @@ def encode_tensors(
     return b"".join((head, *parts)), len(head)
 
 
-def _decode_tensors(response: "httpx.Response") -> dict[str, Array]:
+def _decode_tensors(response: httpx.Response) -> dict[str, Array]:
     """Return the tensors of a response by name.
 
     Raises
@@ -123,7 +125,7 @@ def _decode_tensors(response: "httpx.Response") -> dict[str, Array]:
     return arrays
 
 
-def _foreign(response: "httpx.Response") -> ServiceError:
+def _foreign(response: httpx.Response) -> ServiceError:
     """Return the error for a response that is not from the service."""
     return ServiceError(
         f"the response must come from the service, got {response.content[:200]!r}. Check the URL, "
@@ -224,7 +226,7 @@ class _Connection:
         repeatable: bool = True,
         outputs: Sequence[str] = (),
         **parameters: object,
-    ) -> "httpx.Response":
+    ) -> httpx.Response:
         body, length = encode_tensors(block, {**parameters, "binary_data_output": True}, outputs)
         headers = {_JSON_LENGTH: str(length), "Content-Type": "application/octet-stream"}
         if key is not None:
@@ -234,7 +236,7 @@ class _Connection:
 
     async def _send(
         self, method: str, path: str, *, repeatable: bool = True, **content: Any
-    ) -> "httpx.Response":
+    ) -> httpx.Response:
         """Send a request until it succeeds, is rejected, or the retry timeout is over.
 
         A request that is not ``repeatable`` is retried only if the service did not process it.
@@ -292,13 +294,13 @@ def _path(name: str, verb: str = "") -> str:
     return f"/v2/models/{quote(name, safe='')}/{verb}".rstrip("/")
 
 
-def _learn_result(response: "httpx.Response") -> LearnResult:
+def _learn_result(response: httpx.Response) -> LearnResult:
     version = int(response.headers.get("X-Onepass-Version", "0"))
     replayed = response.headers.get("Idempotent-Replayed") == "true"
     return LearnResult(version, _decode_tensors(response)["y"], repeated=replayed)
 
 
-def _json(response: "httpx.Response") -> Any:
+def _json(response: httpx.Response) -> Any:
     """Decode the JSON of a response; raise ServiceError if it is not JSON."""
     try:
         return response.json()
@@ -306,7 +308,7 @@ def _json(response: "httpx.Response") -> Any:
         raise _foreign(response) from error
 
 
-def _message(response: "httpx.Response") -> str:
+def _message(response: httpx.Response) -> str:
     try:
         return str(response.json()["error"])
     except (ValueError, KeyError, TypeError):
@@ -529,7 +531,7 @@ class AsyncClient(_Connection):
     async def create(
         self: _Connection,
         name: str,
-        model: "str | Learner | Pipeline",
+        model: str | Learner | Pipeline,
         task: str = "regression",
         settings: Mapping[str, object] | None = None,
     ) -> int:
@@ -679,11 +681,11 @@ class AsyncClient(_Connection):
 
 def _blocking(
     method: Callable[Concatenate[_Connection, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate["Client", P], T]:
+) -> Callable[Concatenate[Client, P], T]:
     """Return the method of ``Client`` that runs a method of ``AsyncClient``."""
 
     @wraps(method)
-    def run(client: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def run(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return _result(method(client, *args, **kwargs))
 
     run.__qualname__ = f"Client.{method.__name__}"

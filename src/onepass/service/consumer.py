@@ -6,6 +6,8 @@ next position is committed. No position is committed before the first row of a s
 all rows are rejected, the address is probably wrong.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from threading import Event, Thread
 from typing import Any

@@ -5,6 +5,8 @@ its label, so the row is learned once: the same label sent again returns the fir
 different label is rejected.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

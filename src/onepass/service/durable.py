@@ -4,6 +4,8 @@
 journal, the file. ``durable`` creates or opens the file.
 """
 
+from __future__ import annotations
+
 import os
 import secrets
 import time
@@ -394,12 +396,14 @@ class Durable:
 
     def predict_proba(self, X: TableLike) -> Array:
         """Predict class probabilities, if the learner has them."""
-        probabilities: Array = self.frozen_copy.predict_proba(X)
+        learner: Any = self.frozen_copy
+        probabilities: Array = learner.predict_proba(X)
         return probabilities
 
     def predict_proba_one(self, x: ArrayLike | Mapping[str, object]) -> dict[Any, float]:
         """Predict class probabilities of one row, by label."""
-        probabilities: dict[Any, float] = self.frozen_copy.predict_proba_one(x)
+        learner: Any = self.frozen_copy
+        probabilities: dict[Any, float] = learner.predict_proba_one(x)
         return probabilities
 
     def predict_one(self, x: ArrayLike | Mapping[str, object]) -> Any:
@@ -407,12 +411,12 @@ class Durable:
         return self.frozen_copy.predict_one(x)
 
     @property
-    def frozen_copy(self) -> "Learner | Pipeline":
+    def frozen_copy(self) -> Learner | Pipeline:
         """Frozen copy of the learner, which predicts with the current state and cannot learn."""
         return self._writer.published[1]
 
     @property
-    def published(self) -> "tuple[int, Learner | Pipeline]":
+    def published(self) -> tuple[int, Learner | Pipeline]:
         """Current version, and its ``frozen_copy``."""
         return self._writer.published
 
@@ -472,7 +476,7 @@ class Durable:
 
         return self._writer.call(work, writes=True)
 
-    def model(self) -> "Learner | Pipeline":
+    def model(self) -> Learner | Pipeline:
         """Return a copy of the learner, which can learn and be saved by ``op.save``.
 
         Works even if the file was removed or cannot be written.
@@ -531,7 +535,7 @@ class Durable:
         """
         self._writer.hook = work
 
-    def check_compatible(self, model: "Learner | Pipeline") -> None:
+    def check_compatible(self, model: Learner | Pipeline) -> None:
         """Check that a learner has the same class and parameters.
 
         Parameters
@@ -579,7 +583,7 @@ _WEEK = 7 * 86400.0
 
 def durable(
     path: str | os.PathLike[str],
-    model: "Learner | Pipeline | None" = None,
+    model: Learner | Pipeline | None = None,
     *,
     snapshot_rows: int = 100_000,
     snapshot_seconds: float = 300.0,
@@ -589,7 +593,7 @@ def durable(
     max_pending: int = 1 << 20,
     replacements: Mapping[str, object] | None = None,
     clock: Callable[[], float] = time.time,
-    watch: Callable[["Learner | Pipeline"], Watcher] | None = None,
+    watch: Callable[[Learner | Pipeline], Watcher] | None = None,
 ) -> Durable:
     """Create or open a durable learner: each row is on the disk before it is acknowledged.
 

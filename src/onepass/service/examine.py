@@ -6,6 +6,8 @@ snapshot, every key and every pending row. Blocks before the oldest snapshot are
 may leave some, nothing reads them, and the next start deletes them.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import time

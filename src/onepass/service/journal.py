@@ -25,6 +25,8 @@ The file is open in one process, through one connection: WAL, ``synchronous=FULL
 a time, so that it delays commits only briefly.
 """
 
+from __future__ import annotations
+
 import copy
 import ctypes
 import hashlib

@@ -21,6 +21,8 @@ are not committed to Kafka. Messages that were deleted before they were read (re
 as rejected, with a message. Partitions that are added to the topic are read from their beginning.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import re

@@ -7,6 +7,8 @@ the number of acknowledged blocks: if the end of SQLite's log is damaged, SQLite
 blocks as uncommitted and continues without them; this number reveals it.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import socket

@@ -4,6 +4,8 @@ The model is a copy of the user's learner; snapshots contain its encoding. The s
 same order result in the same learner, bit for bit.
 """
 
+from __future__ import annotations
+
 import copy
 import itertools
 from collections.abc import Mapping
@@ -36,11 +38,11 @@ class ManagedModel:
     learner : learner or Pipeline
     """
 
-    def __init__(self, learner: "Learner | Pipeline") -> None:
+    def __init__(self, learner: Learner | Pipeline) -> None:
         self.learner = learner
 
     @classmethod
-    def of(cls, learner: "Learner | Pipeline", where: str) -> "ManagedModel":
+    def of(cls, learner: Learner | Pipeline, where: str) -> ManagedModel:
         """Copy a user's learner.
 
         Raises
@@ -69,7 +71,7 @@ class ManagedModel:
     @classmethod
     def from_bytes(
         cls, data: bytes, where: str, replacements: Mapping[str, object]
-    ) -> "ManagedModel":
+    ) -> ManagedModel:
         """Decode the result of ``to_bytes``."""
         return cls(from_contents(archive.loads(data, where), where, replacements))
 
@@ -77,7 +79,7 @@ class ManagedModel:
         """Encode the learner, as ``op.save`` does."""
         return dumps(self.learner, where)
 
-    def copied(self) -> "Learner | Pipeline":
+    def copied(self) -> Learner | Pipeline:
         """Return a copy of the learner for a user."""
         return copy.deepcopy(self.learner)
 
@@ -87,12 +89,12 @@ class ManagedModel:
         predicted: Array = self.learner.test_then_train(block.X, block.y, **named)
         return predicted
 
-    def frozen(self) -> "Learner | Pipeline":
+    def frozen(self) -> Learner | Pipeline:
         """Return a frozen copy, which predicts and shares the learned arrays."""
         frozen: Learner | Pipeline = self.learner.frozen_copy()
         return frozen
 
-    def check_compatible(self, other: "Learner | Pipeline", where: str) -> None:
+    def check_compatible(self, other: Learner | Pipeline, where: str) -> None:
         """Check that another learner has the same class and parameters.
 
         Raises
@@ -111,7 +113,7 @@ class ManagedModel:
             )
 
 
-def predict_rows(learner: "Learner | Pipeline", X: TableLike) -> Array:
+def predict_rows(learner: Learner | Pipeline, X: TableLike) -> Array:
     """Predict rows; with the initial predictions if nothing was learned yet.
 
     Parameters
@@ -126,7 +128,7 @@ def predict_rows(learner: "Learner | Pipeline", X: TableLike) -> Array:
         return _initial(learner, rows)
 
 
-def _initial(learner: "Learner | Pipeline", X: Array | Table) -> Array:
+def _initial(learner: Learner | Pipeline, X: Array | Table) -> Array:
     """Return predictions before the first row: equal for all rows without initial weights."""
     rows = X.rows() if isinstance(X, Table) else X
     if getattr(getattr(learner, "learner", learner), "initial_coef", None) is not None:

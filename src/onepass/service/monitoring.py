@@ -14,6 +14,8 @@ after a snapshot and before the next write of the metrics file. A metrics file t
 missing, ahead of its learner or in another format is ignored, and counting starts at zero.
 """
 
+from __future__ import annotations
+
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -64,7 +66,7 @@ class DriftMonitor:
         1970; and ``detector``, the name of the detector.
     """
 
-    def __init__(self, detectors: Mapping[str, "DriftDetector | BinaryDriftDetector"]) -> None:
+    def __init__(self, detectors: Mapping[str, DriftDetector | BinaryDriftDetector]) -> None:
         self._detectors: dict[str, Any] = dict(detectors)
         self._failed: dict[str, str] = {}
         self.alarms = 0
@@ -131,7 +133,7 @@ _BUCKETS = (
 )  # fmt: skip
 
 
-def task_of(learner: "Learner | Pipeline") -> str:
+def task_of(learner: Learner | Pipeline) -> str:
     """Return the task of a learner or Pipeline: "classification" or "regression"."""
     return "classification" if is_classifier(learner) else "regression"
 
@@ -161,10 +163,10 @@ class Gauges:
 
     def __init__(
         self,
-        learner: "Learner | Pipeline",
+        learner: Learner | Pipeline,
         *,
         window: int = 1000,
-        detectors: "Mapping[str, DriftDetector | BinaryDriftDetector] | None" = None,
+        detectors: Mapping[str, DriftDetector | BinaryDriftDetector] | None = None,
     ) -> None:
         self._task, self._window = task_of(learner), window
         self._metric, self._label = _METRICS[self._task]

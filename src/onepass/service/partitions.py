@@ -12,6 +12,8 @@ A process copies its learners to the files ``TOPIC-NUMBER.onepass`` at intervals
 them; :func:`merge_partitions` merges these.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import time
@@ -123,7 +125,7 @@ class PartitionedLearner:
     def __init__(
         self,
         url: str,
-        model: "Learner | Pipeline",
+        model: Learner | Pipeline,
         workdir: str | os.PathLike[str],
         *,
         copy_seconds: float = 10.0,
@@ -257,7 +259,7 @@ class PartitionedLearner:
 
 def merge_partitions(
     workdir: str | os.PathLike[str], topic: str, **replacements: object
-) -> "Learner | Pipeline":
+) -> Learner | Pipeline:
     """Merge the learners of all partitions, in the order of their numbers.
 
     The learners are those that the processes of :class:`PartitionedLearner` have last copied: each
@@ -293,6 +295,7 @@ def merge_partitions(
             f"{topic}-0.onepass, got none. Check the folder and the topic.",
             "merge_partitions",
         )
+    merged: Any
     merged, *others = (load(path, **replacements) for _, path in sorted(found.items()))
     for other in others:
         merged.merge(other, concurrent=True)

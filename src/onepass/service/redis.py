@@ -20,6 +20,8 @@ Redis 7 or later is required. Entries are durable if Redis runs with ``appendonl
 package hiredis, which ``onepass[redis]`` installs, doubles the reading speed.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar

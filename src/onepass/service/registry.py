@@ -4,6 +4,8 @@ Predictions use the last acknowledged copy of a learner, without waiting. Rows t
 for the learner's writer; if too many rows are queued, requests fail with 429 and Retry-After.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -116,7 +118,7 @@ class ModelServer:
 
     # -- verbs ---------------------------------------------------------------------------------
 
-    def frozen_copy(self, version: str | None = None) -> "tuple[int, Learner | Pipeline]":
+    def frozen_copy(self, version: str | None = None) -> tuple[int, Learner | Pipeline]:
         """Return the current version, and the frozen copy that predicts.
 
         Parameters
@@ -421,7 +423,7 @@ class ModelRegistry:
         self._sources.append((name, source, log))
 
     def create(
-        self, name: str, model: "Learner | Pipeline", *, exist_ok: bool = False
+        self, name: str, model: Learner | Pipeline, *, exist_ok: bool = False
     ) -> ModelServer:
         """Create and serve a learner.
 
@@ -559,16 +561,16 @@ class ModelRegistry:
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}{_SUFFIX}"
 
-    def _detectors(self, name: str, learner: "Learner | Pipeline") -> dict[str, Any]:
+    def _detectors(self, name: str, learner: Learner | Pipeline) -> dict[str, Any]:
         """Create the drift detectors of a learner; raise if one does not suit the learner."""
         created = detectors(self._drift, self.where)
         check_suited(created, task_of(learner), f"{self.where}: {name}")
         return created
 
-    def _open(self, name: str, model: "Learner | Pipeline | None") -> ModelServer:
+    def _open(self, name: str, model: Learner | Pipeline | None) -> ModelServer:
         gauges: list[Gauges] = []
 
-        def watched(learner: "Learner | Pipeline") -> Watcher:
+        def watched(learner: Learner | Pipeline) -> Watcher:
             created = self._detectors(name, learner)
             gauges.append(Gauges(learner, window=self._window, detectors=created))
             return gauges[0].learned

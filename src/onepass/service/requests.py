@@ -15,6 +15,8 @@ stores a copy, so a kilobyte in memory may become gigabytes on the disk.
 The module also checks idempotency keys, source names and positions.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import math
@@ -122,7 +124,7 @@ class Block:
         arguments = {"sample_weight": self.weights, "time": self.time}
         return {name: value for name, value in arguments.items() if value is not None}
 
-    def __getitem__(self, rows: slice) -> "Block":
+    def __getitem__(self, rows: slice) -> Block:
         parts = (self.y, self.weights, self.time)
         return Block(self.X[rows], *(None if part is None else part[rows] for part in parts))
 
@@ -159,7 +161,7 @@ class Block:
         return b"".join((head, *bodies))
 
     @classmethod
-    def from_bytes(cls, data: bytes, where: str) -> "Block":
+    def from_bytes(cls, data: bytes, where: str) -> Block:
         """Decode the result of ``to_bytes``; ``where`` is the file, for messages.
 
         Raises
@@ -327,7 +329,7 @@ class Request:
     position: str | None = None
     ids: Sequence[str] = ()
     until: float = 0.0
-    done: Callable[["Request"], None] | None = None
+    done: Callable[[Request], None] | None = None
     learn_result: LearnResult | None = None
     error: BaseException | None = None
     completed: bool = False

@@ -5,6 +5,8 @@ The tables ``keys`` and ``pending`` are ordered by arrival, with an index: with 
 key a commit would write twice as many pages.
 """
 
+from __future__ import annotations
+
 import sqlite3
 from pathlib import Path
 

@@ -16,6 +16,8 @@ An address defines a source and the roles of the fields of its entries; each ent
 ============= ====================================================================================
 """
 
+from __future__ import annotations
+
 import datetime as dt
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -18,6 +18,8 @@ Invariants
 - A forked process neither writes nor closes the file.
 """
 
+from __future__ import annotations
+
 import copy
 import json
 import os
@@ -81,7 +83,7 @@ class Policy:
     key_seconds: float
     replacements: Mapping[str, object]
     clock: Callable[[], float]
-    watch: Callable[["Learner | Pipeline"], Watcher] | None
+    watch: Callable[[Learner | Pipeline], Watcher] | None
     max_features: int | None = None
     max_pending: int = 1 << 20
 
@@ -148,9 +150,9 @@ class Writer:
     """
 
     model: ManagedModel
-    published: "tuple[int, Learner | Pipeline]"
+    published: tuple[int, Learner | Pipeline]
     _thread: Thread | None = None
-    _next_item: "_Call | None" = None
+    _next_item: _Call | None = None
 
     def __init__(self, journal: Journal, policy: Policy) -> None:
         self.journal, self.where, self.policy = journal, journal.where, policy
@@ -192,7 +194,7 @@ class Writer:
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def put(self, item: "Request | _Call") -> None:
+    def put(self, item: Request | _Call) -> None:
         """Put a request or a call into the queue.
 
         Raises
@@ -613,7 +615,7 @@ class Writer:
         self.maintain()
         return labelled.learn_result(ids, request.result())
 
-    def copied(self) -> "Learner | Pipeline":
+    def copied(self) -> Learner | Pipeline:
         """Return a copy of the acknowledged learner, restored from the disk if necessary.
 
         Raises

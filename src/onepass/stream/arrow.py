@@ -9,6 +9,8 @@ record batch, whose size the writer of the file chose. Parquet is read a few row
 the file is one row group.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any

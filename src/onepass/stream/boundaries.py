@@ -16,6 +16,8 @@ the original tasks.
     learning", 2021, section 4 (a Gaussian schedule of tasks).
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -52,7 +54,7 @@ class _PerTaskChange:
             out[at] = rows
         return out
 
-    def subset(self, rows: slice | Array) -> "_PerTaskChange":
+    def subset(self, rows: slice | Array) -> _PerTaskChange:
         return _PerTaskChange(self.of[rows], self.place[rows], self.changes)
 
 

@@ -3,6 +3,8 @@
 To add a data set, add an entry to ``ENTRIES``.
 """
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """Selection of columns: which are read, and as target, time or feature."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,7 +47,7 @@ class Split:
     gaps: Sequence[int] = ()
     bad: dict[int, OnepassError] = field(default_factory=dict)
 
-    def after(self, n: int) -> "Split":
+    def after(self, n: int) -> Split:
         """Return a copy without the first n rows."""
         y = None if self.y is None else self.y[n:]
         time = None if self.time is None else self.time[n:]

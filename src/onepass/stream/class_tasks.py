@@ -13,6 +13,8 @@ The three scenarios are those of G. M. van de Ven, T. Tuytelaars, A. S. Tolias, 
 incremental learning", Nature Machine Intelligence 4, 2022.
 """
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -11,6 +11,8 @@ quotation mark; a doubled mark within the field is one mark; text after the clos
 the field unchanged. pyarrow has the same rules, which agree with RFC 4180 where it defines them.
 """
 
+from __future__ import annotations
+
 import re
 import warnings
 from collections.abc import Iterator, Sequence

@@ -10,6 +10,8 @@ Files are searched for in this order:
 Sets of OpenML are fetched by scikit-learn's client, checked, and stored in the cache.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import zlib

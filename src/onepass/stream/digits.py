@@ -19,6 +19,8 @@ The default images are MNIST. Other images can be passed, such as
     Recursive Least-Squares", CDC 2022, section V.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -74,7 +76,7 @@ class _Permute:
     def __call__(self, X: Array) -> Array:
         return X.reshape(len(X), -1)[:, self.pixels].reshape(X.shape)
 
-    def subset(self, rows: slice | Array) -> "_Permute":  # noqa: ARG002  the same for all rows
+    def subset(self, rows: slice | Array) -> _Permute:  # noqa: ARG002  the same for all rows
         return self
 
 
@@ -310,7 +312,7 @@ class _Rotate:
     def __call__(self, X: Array) -> Array:
         return rotated(X, self.degrees, self.interpolation)
 
-    def subset(self, rows: slice | Array) -> "_Rotate":
+    def subset(self, rows: slice | Array) -> _Rotate:
         return _Rotate(self.degrees[rows], self.interpolation)
 
 

@@ -10,6 +10,8 @@ times of day or durations, and numbers only if ``decimal`` or ``thousands`` is s
 have typed columns; their text remains text unless ``types`` contains another type.
 """
 
+from __future__ import annotations
+
 import datetime as dt
 import json
 from collections import Counter

@@ -5,6 +5,8 @@ bzip2, xz, Zstandard) is detected from these bytes, not from the name. A UTF-8 b
 removed.
 """
 
+from __future__ import annotations
+
 import bz2
 import gzip
 import io
@@ -129,11 +131,11 @@ class File:
         """Return whether the file or folder exists."""
         return bool(self._call(self._system.exists))
 
-    def within(self) -> list["File"]:
+    def within(self) -> list[File]:
         """Return the files in a folder and its subfolders."""
         return [self._other(path) for path in self._call(self._system.find)]
 
-    def matching(self) -> list["File"]:
+    def matching(self) -> list[File]:
         """Return the files that match the address as a pattern."""
         found = [self._other(path) for path in self._call(self._system.glob)]
         return [file for file in found if not file.is_dir()]
@@ -146,7 +148,7 @@ class File:
     def __str__(self) -> str:
         return _without_secrets(self.address)
 
-    def _other(self, path: str) -> "File":
+    def _other(self, path: str) -> File:
         head, mark, _ = self.address.partition("://")
         address = path if self.local else f"{head}{mark}{path.lstrip('/')}"
         return File(address, _found=(self._system, path))

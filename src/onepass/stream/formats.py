@@ -8,6 +8,8 @@ on the path of a file, as in Hive, are columns too. Unless the user sets their t
 numbers if all values of the key are numbers, otherwise text.
 """
 
+from __future__ import annotations
+
 import re
 import weakref
 from collections.abc import Iterable, Iterator, Sequence

@@ -7,6 +7,8 @@ of a column have a UTC offset, or none. Times of day and durations are converted
 below a microsecond are truncated.
 """
 
+from __future__ import annotations
+
 import datetime as dt
 import re
 import shlex

@@ -6,6 +6,8 @@ of dimensions, each dimension as four bytes, big-endian, and then the values, ro
 [1] Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits", file formats.
 """
 
+from __future__ import annotations
+
 import gzip
 import hashlib
 import zlib

@@ -1,5 +1,7 @@
 """Function ``read``: streams from files, pipes, frames, arrays, iterables and data sets."""
 
+from __future__ import annotations
+
 import io
 import os
 import sys

@@ -18,6 +18,8 @@ Booleans are 0 and 1 in every table. Other numbers are never inferred to be labe
 digits or counts. The user can set the task.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

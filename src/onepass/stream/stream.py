@@ -9,6 +9,8 @@ change when rows are appended. The digest is SHA-256 over the columns read, row 
 float64, text in UTF-8, dates as microseconds; missing values of all types are equal.
 """
 
+from __future__ import annotations
+
 import hashlib
 import warnings
 from bisect import bisect_left

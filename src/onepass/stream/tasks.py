@@ -11,6 +11,8 @@ drawn at random.
 boundaries between tasks.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -99,7 +101,7 @@ class Change(Protocol):
     def __call__(self, X: Array) -> Array:
         """Transform the rows."""
 
-    def subset(self, rows: slice | Array) -> "Change":
+    def subset(self, rows: slice | Array) -> Change:
         """Return the transformation for a subset of the rows."""
 
 
@@ -121,7 +123,7 @@ class Part:
     y: Array
     change: Change | None = None
 
-    def subset(self, rows: slice | Array) -> "Part":
+    def subset(self, rows: slice | Array) -> Part:
         """Return a subset of the rows."""
         change = None if self.change is None else self.change.subset(rows)
         return Part(self.rows[rows], self.y[rows], change)
@@ -239,7 +241,7 @@ class Experiences:
         """For each test set, the index of the experience after which its task has been learned."""
         return self.learned or tuple(range(len(self.tasks)))
 
-    def held_out(self, rows: int) -> "Experiences":
+    def held_out(self, rows: int) -> Experiences:
         """Return the tasks with their last training rows as test rows, excluded from training.
 
         Use it to choose hyperparameters without test rows.

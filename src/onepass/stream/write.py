@@ -6,6 +6,8 @@ seconds and, if necessary, a fraction: 2024-01-01T00:00:00. The format of a valu
 other values.
 """
 
+from __future__ import annotations
+
 import csv
 import gzip
 import os

@@ -10,6 +10,8 @@ the number of features, classes and outputs, and the length of labels: :class:`f
 Merging two learners requires matching their columns: :func:`column_positions`.
 """
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence

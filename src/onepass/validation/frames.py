@@ -6,6 +6,8 @@ possible. The columns of a slice are written as rows in one pass, which also che
 finite. Other frames are converted column by column, by :class:`onepass.validation.table.Table`.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache

@@ -4,6 +4,8 @@ Keys are text and whole numbers; a boolean is the number 0 or 1, and 2.0 is the 
 are text, even if their names are numbers.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias

@@ -17,6 +17,8 @@ Times of day and durations are converted to seconds, and periods of pandas to th
 polars, pyarrow, …), :meth:`Table.from_rows` a sequence of dicts.
 """
 
+from __future__ import annotations
+
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -106,7 +108,7 @@ class Table:
                 )
 
     @classmethod
-    def from_frame(cls, frame: object) -> "Table":
+    def from_frame(cls, frame: object) -> Table:
         """Convert a data frame of any library that narwhals supports."""
         slices = plain_slices(frame)
         if slices is not None and are_unique(labels := labels_of(frame)):
@@ -119,7 +121,7 @@ class Table:
         return cls(columns, len(native))
 
     @classmethod
-    def from_rows(cls, rows: Sequence[Mapping[str, object]]) -> "Table":
+    def from_rows(cls, rows: Sequence[Mapping[str, object]]) -> Table:
         """Convert rows given as dicts; a missing key is a missing value."""
         names = dict.fromkeys(name for row in rows for name in row)
         columns = {
@@ -154,11 +156,11 @@ class Table:
         rows = {name: column[key] for name, column in self.columns.items()}
         return Table(rows, len(np.arange(self.n)[key]))
 
-    def select(self, names: Sequence[str]) -> "Table":
+    def select(self, names: Sequence[str]) -> Table:
         """Select columns, in this order."""
         return Table({name: self[name] for name in names}, self.n)
 
-    def drop(self, names: Sequence[str]) -> "Table":
+    def drop(self, names: Sequence[str]) -> Table:
         """Remove columns."""
         dropped = set(names)
         return Table({k: v for k, v in self.columns.items() if k not in dropped}, self.n)

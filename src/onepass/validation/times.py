@@ -1,5 +1,7 @@
 """Validation of the times of rows: numbers or dates, in order."""
 
+from __future__ import annotations
+
 import datetime as dt
 import math
 import re

@@ -13,6 +13,8 @@ Cost: two backward passes per step; memory for ``capacity`` rows.
     ICLR 2019; section 4.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 

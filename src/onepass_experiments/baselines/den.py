@@ -33,6 +33,8 @@ Cost: rows of the task are stored until it ends; up to 5 · epochs passes over t
     ICLR 2018.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -98,7 +100,7 @@ class Layers:
             outputs[:, there] = self.forward(x, task)[:, there]
         return outputs
 
-    def with_new_units(self, units: tuple[int, ...], task: int, seed: int) -> "Layers":
+    def with_new_units(self, units: tuple[int, ...], task: int, seed: int) -> Layers:
         """Add units with small random weights to each hidden layer."""
         generator = torch.Generator().manual_seed(seed)
         weights, biases, stamps = [], [], []
@@ -119,7 +121,7 @@ class Layers:
             stamps.append(torch.cat([s, s.new_full((more,), task)]))
         return replace(self, weights=tuple(weights), biases=tuple(biases), stamps=tuple(stamps))
 
-    def without(self, retained: tuple[Tensor, ...]) -> "Layers":
+    def without(self, retained: tuple[Tensor, ...]) -> Layers:
         """Select units of each hidden layer by masks of shape (units,)."""
         weights = list(self.weights)
         for i, some in enumerate(retained):

@@ -14,6 +14,8 @@ Cost: a forward pass of the batch, and a step for three batches; memory for ``ca
     continual learning: a strong, simple baseline", NeurIPS 2020; section 3.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import ClassVar
 

@@ -41,6 +41,8 @@ is one matrix product for all rows, without the gradient of any single row [5].
 [5] F. Dangel, F. Kunstner, P. Hennig, "BackPACK: packing more into backprop", ICLR 2020.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import ClassVar, Literal, TypeAlias, TypeVar
 

@@ -28,6 +28,8 @@ Cost: epochs · (rows of the task + K) per task; herding takes m · n · feature
 [2] G. Hinton, O. Vinyals, J. Dean, "Distilling the knowledge in a neural network", 2015.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import torch

@@ -7,6 +7,8 @@ Cost per task: epochs · (rows of all tasks so far); memory for all rows. It is 
 method for streams.
 """
 
+from __future__ import annotations
+
 from typing import Self
 
 import numpy as np

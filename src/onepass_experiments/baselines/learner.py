@@ -29,6 +29,8 @@ is counted.
     learning", ICML 2013, with η outside of v.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -287,7 +289,7 @@ def gradients(loss: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
 
 
 @contextmanager
-def all_or_nothing(learner: "Learner", tensors: list[Tensor]) -> Iterator[None]:
+def all_or_nothing(learner: Learner, tensors: list[Tensor]) -> Iterator[None]:
     """Restore the learner and its module if an exception is raised in the context.
 
     Parameters
@@ -423,7 +425,7 @@ class Learner:
     # -- public methods --------------------------------------------------------------------------
 
     def learn(
-        self, x: "RowsLike | DataLoader[Any] | Dataset[Any]", y: ArrayLike | Tensor | None = None
+        self, x: RowsLike | DataLoader[Any] | Dataset[Any], y: ArrayLike | Tensor | None = None
     ) -> Self:
         """Learn a batch of rows with one step, or each batch of a loader.
 

@@ -18,6 +18,8 @@ Cost: that of SGD and a forward pass; memory for the copy.
 [2] G. M. van de Ven, A. S. Tolias, "Three scenarios for continual learning", 2019.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import ClassVar
 

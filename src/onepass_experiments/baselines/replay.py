@@ -13,6 +13,8 @@ learning does not: it is a strong baseline if rows may be stored.
 [2] A. Chaudhry et al., "On tiny episodic memories in continual learning", 2019.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import ClassVar
 

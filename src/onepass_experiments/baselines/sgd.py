@@ -10,6 +10,8 @@ H. Robbins, S. Monro, "A stochastic approximation method", 1951; L. Bottou, "Onl
 stochastic approximations", 1998.
 """
 
+from __future__ import annotations
+
 from onepass_experiments.baselines.learner import Learner
 
 __all__ = ["SGD"]

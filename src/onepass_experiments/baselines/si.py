@@ -19,6 +19,8 @@ Cost: that of SGD; memory for ω, Ω and w̃.
     its equations (3) to (5).
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import ClassVar
 

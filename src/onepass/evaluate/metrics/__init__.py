@@ -28,6 +28,8 @@ To add a metric, write a class and add one line to :data:`METRICS`.
 [1] "Online Learning", lecture notes, equations (1) and (2).
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from onepass.errors import ParameterError, did_you_mean

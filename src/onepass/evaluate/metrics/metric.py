@@ -15,6 +15,8 @@ independent of the block size, up to the last one or two digits of float64.
 [1] D. E. Knuth, The Art of Computer Programming 2, section 4.2.2, theorem B.
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections import Counter

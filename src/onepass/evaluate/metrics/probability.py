@@ -10,6 +10,8 @@ cell are ties: the error is at most half the share of pairs of rows, one of each
 cell, and as their order within a cell is nearly random it is far smaller.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Self
 

@@ -1,14 +1,16 @@
 """Base class of classifiers, for which new labels may occur at any time."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Collection
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 
 from onepass import validation
 from onepass.errors import LabelError, MergeError, NotFittedError, ParameterError
+from onepass.estimators import ClassifierMixin
 from onepass.learners.estimator.composite import naming
 from onepass.learners.estimator.learner import Learner
 from onepass.linalg import as_array, calibration
@@ -46,7 +48,7 @@ class CalibrationState(StateAttribute):
             compiled.calibration = compiled.calibration[0], *value.tolist()
 
 
-class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
+class Classifier(ClassifierMixin, Learner):
     """Base class of classifiers. New classes may occur at any time.
 
     ``classes_`` is always sorted. A class is predicted only after its first row, or from the start

@@ -1,14 +1,17 @@
 """Base class of estimators that learn with another estimator, their model."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import is_classifier
 from sklearn.utils import get_tags
 
 from onepass.errors import OnepassError, ParameterError
+from onepass.estimators import BaseEstimator
 from onepass.learners.estimator.tags import with_onepass_tags
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation.table import TableLike
@@ -45,7 +48,7 @@ def given(**named: Any) -> dict[str, Any]:
     return {name: value for name, value in named.items() if value is not None}
 
 
-class Composite(BaseEstimator):  # type: ignore[misc]
+class Composite(BaseEstimator):
     """Base class of estimators that learn with copies of ``model``."""
 
     @property

@@ -15,6 +15,8 @@ not changed. The estimator tag ``merging`` (:mod:`onepass.learners.estimator.tag
 =============== ==================================================================================
 """
 
+from __future__ import annotations
+
 import copy
 import math
 from abc import ABC, abstractmethod
@@ -22,10 +24,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClusterMixin, RegressorMixin
 
 from onepass import linalg, validation
 from onepass.errors import MergeError, NotFittedError, ParameterError, ShapeError
+from onepass.estimators import BaseEstimator, ClusterMixin, RegressorMixin
 from onepass.learners.estimator.tags import with_onepass_tags
 from onepass.serialization.state import UnfittedAttribute, forget, nbytes
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
@@ -58,7 +60,7 @@ class Layout(NamedTuple):
     """Whether the two streams ran side by side, instead of one after the other."""
 
 
-class Learner(BaseEstimator, ABC):  # type: ignore[misc]
+class Learner(BaseEstimator, ABC):
     """Base class of all learners.
 
     Parameters that determine the initial state (a ridge, a memory, initial weights) or what the
@@ -594,7 +596,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
             )
         return validation.matrix(X, where, **self._shape())[0]
 
-    def _rollback_on_error(self) -> "_Rollback":
+    def _rollback_on_error(self) -> _Rollback:
         """Context that restores the learner if an exception is raised."""
         return _Rollback(self)
 
@@ -619,7 +621,7 @@ class _Rollback:
 _EXACT = 1 << 53  # whole numbers up to this one are exact in float64
 
 
-class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
+class Regressor(RegressorMixin, Learner):
     """Base class of regressors: targets are real numbers, one or several per row."""
 
     n_outputs_: int
@@ -691,7 +693,7 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
         return tags
 
 
-class Clusterer(ClusterMixin, Learner):  # type: ignore[misc]
+class Clusterer(ClusterMixin, Learner):
     """Base class of clusterers. The number of a cluster never changes.
 
     ``y`` is ignored; it exists for compatibility with scikit-learn's API.

@@ -1,5 +1,7 @@
 """Estimator tags of onepass, in addition to those of scikit-learn."""
 
+from __future__ import annotations
+
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any

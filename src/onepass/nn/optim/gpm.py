@@ -24,6 +24,8 @@ The input vectors of a convolution, with weights W (o × d) and d = channels · 
 patches of its input; with groups, each group of outputs has the patches of its own channels.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

@@ -13,6 +13,8 @@ Cost of a step: two or three reads of the m p numbers of S, and temporary memory
     AISTATS 2020.
 """
 
+from __future__ import annotations
+
 import copy
 import warnings
 from collections.abc import Iterable, Iterator, Sequence

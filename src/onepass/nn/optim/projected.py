@@ -13,6 +13,8 @@ tensors, so that ``torch.load(weights_only=True)`` can read it.
 :func:`sample_rows` draws a uniform sample of the rows of a task from a loader, in one pass.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -3,6 +3,8 @@
 There is no other middleware, as each layer delays every request.
 """
 
+from __future__ import annotations
+
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Sequence

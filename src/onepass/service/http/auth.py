@@ -5,6 +5,8 @@ process may do everything. Web pages of other origins may not: cross-origin requ
 as are requests whose header Host is not this machine (DNS rebinding).
 """
 
+from __future__ import annotations
+
 import hashlib
 import hmac
 import ipaddress
@@ -46,7 +48,7 @@ class Tokens:
         return f"<{len(self._roles)} tokens>"
 
     @classmethod
-    def parse(cls, text: str, where: str) -> "Tokens":
+    def parse(cls, text: str, where: str) -> Tokens:
         """Parse lines such as ``learn,predict 7f3a…``.
 
         Parameters
@@ -92,7 +94,7 @@ class Tokens:
         return cls(tokens)
 
     @classmethod
-    def from_file(cls, path: Path, where: str) -> "Tokens":
+    def from_file(cls, path: Path, where: str) -> Tokens:
         """Read tokens from a file; see ``parse``.
 
         Raises

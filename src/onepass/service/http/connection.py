@@ -1,5 +1,7 @@
 """HTTP/1.1 connections of uvicorn, with limits on headers, connections and idle time."""
 
+from __future__ import annotations
+
 import asyncio
 import sys
 from typing import Any

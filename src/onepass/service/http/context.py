@@ -1,5 +1,7 @@
 """State shared by all requests: registry, limits, threads, and results of writers."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 from collections import Counter, deque
@@ -56,7 +58,7 @@ class Completions:
         self._finished: deque[tuple[asyncio.Future[Request], Request]] = deque()
         self._scheduled = False
 
-    def post(self, future: "asyncio.Future[Request]", request: Request) -> None:
+    def post(self, future: asyncio.Future[Request], request: Request) -> None:
         """Set the result of a future; may be called in any thread."""
         self._finished.append((future, request))
         if not self._scheduled:
@@ -121,7 +123,7 @@ class Service:
         """Run a function that waits for files in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._disk, work)
 
-    async def committed(self, result: "asyncio.Future[_T]", name: str) -> _T:
+    async def committed(self, result: asyncio.Future[_T], name: str) -> _T:
         """Wait for the commit of rows; a timeout ends the waiting, not the commit.
 
         Parameters

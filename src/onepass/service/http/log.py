@@ -1,5 +1,7 @@
 """Log of the service on standard error, one JSON object per line."""
 
+from __future__ import annotations
+
 import json
 import logging
 import traceback

@@ -1,5 +1,7 @@
 """HTTP requests: checked headers, and bodies within limits."""
 
+from __future__ import annotations
+
 import zlib
 from collections.abc import Iterable
 from functools import partial

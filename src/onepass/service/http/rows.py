@@ -5,6 +5,8 @@ decoded, predicted and encoded in the event loop; large requests in a thread. A 
 queued for the writer's thread, and its response is sent when the rows are on disk.
 """
 
+from __future__ import annotations
+
 import asyncio
 import time
 from collections.abc import Callable, Mapping
@@ -225,7 +227,7 @@ async def _predict_pending(
     return await _run(request, lambda: form.response(served.name, version, decoded, outputs))
 
 
-def _outputs(learner: "Learner | Pipeline", decoded: DecodedRequest) -> dict[str, Array]:
+def _outputs(learner: Any, decoded: DecodedRequest) -> dict[str, Array]:
     """Return the predictions and, if requested, probabilities and classes."""
     if decoded.outputs is DEFAULT_OUTPUTS or [output.name for output in decoded.outputs] == ["y"]:
         return {"y": predict_rows(learner, decoded.X)}
@@ -241,7 +243,7 @@ def _outputs(learner: "Learner | Pipeline", decoded: DecodedRequest) -> dict[str
     }
 
 
-def _without_roles(learner: "Learner | Pipeline", X: Array | Table) -> Array | Table:
+def _without_roles(learner: Learner | Pipeline, X: Array | Table) -> Array | Table:
     """Remove y, sample_weight and time from rows, except fitted features of these names."""
     if not isinstance(X, Table) or set(ROLES).isdisjoint(X.columns):
         return X

@@ -4,6 +4,8 @@ The first SIGINT or SIGTERM stops the server after the pending requests, the sec
 Acknowledged rows are on disk, so no signal loses them.
 """
 
+from __future__ import annotations
+
 import gc
 import os
 import signal
@@ -147,7 +149,7 @@ class Listening:
 
 
 def run(
-    app: "ASGIApp",
+    app: ASGIApp,
     listening: Listening,
     sockets: list[socket.socket],
     ready: Callable[[str], None],

@@ -10,6 +10,8 @@ for a token, which it then sends as ``Authorization: Bearer …``. The response 
 :class:`onepass.service.http.status.State`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import sha256

@@ -15,6 +15,8 @@ The declared sizes are located through the message's table of buffers (FlatBuffe
     format/Message.fbs of Apache Arrow.
 """
 
+from __future__ import annotations
+
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -81,7 +83,7 @@ def read(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False) ->
     return build_request(named, columns_place, learning=learning)
 
 
-def _check_messages(messages: Iterator["pa.ipc.Message"], limits: Limits) -> None:
+def _check_messages(messages: Iterator[pa.ipc.Message], limits: Limits) -> None:
     """Raise RequestError if a stream's buffers would be too large after decompression."""
     decompressed = 0
     for count, message in enumerate(messages, start=1):
@@ -99,7 +101,7 @@ def _check_messages(messages: Iterator["pa.ipc.Message"], limits: Limits) -> Non
         _check_decoded(decompressed, limits)
 
 
-def _decompressed_bytes(message: "pa.ipc.Message") -> int:
+def _decompressed_bytes(message: pa.ipc.Message) -> int:
     """Return the size of a message's compressed buffers after decompression; 0 without any."""
     data, body = message.metadata.to_pybytes(), memoryview(message.body)
 

@@ -1,5 +1,7 @@
 """Limits on one request, and errors for requests that cannot be decoded."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, fields
 
 from onepass import validation

@@ -1,5 +1,7 @@
 """Decoded requests and encoded responses, which all formats share."""
 
+from __future__ import annotations
+
 import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
