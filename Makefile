@@ -20,7 +20,7 @@ BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 MISSING = $(if $(shell command -v redis-server 2>/dev/null),,redis-server) \
 	$(if $(strip $(foreach each,$(BROWSERS),$(shell command -v $(each) 2>/dev/null))),,chromium)
 
-.PHONY: help run test test-all programs pytest check format sanitize core-test core-test-aarch64 engines bench bench-compare peers clean
+.PHONY: help run test test-all programs pytest check format sanitize core-test core-test-aarch64 wheel engines bench bench-compare peers clean
 
 help:  ## print this list
 	@awk -F ':.*## +' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -122,6 +122,45 @@ sanitize: $(VENV)/.ready-to-test  ## run the tests of the compiled loops with AS
 		PYTHONPATH=$(abspath $(SANITIZED)/lib) $(BIN)/python -m pytest -q -p no:cacheprovider \
 		tests/native $(wildcard tests/learners/test_rls*.py tests/learners/test_sgd*.py) \
 		tests/learners/test_compiled_state.py tests/learners/test_kalman.py
+
+# Each Python from 3.11 on that is found here, once.
+PYTHONS ?= $(shell for each in python3.11 python3.12 python3.13 python3.14 \
+	$$HOME/.pyenv/versions/*/bin/python; do $$each -c 'import os, sys; \
+	sys.version_info >= (3, 11) and print(os.path.realpath(sys.executable))' 2>/dev/null; done | sort -u)
+WHEEL := $(VENV)-wheel
+$(WHEEL)/.ready: pyproject.toml
+	$(PYTHON) -m venv --clear $(WHEEL)
+	$(WHEEL)/bin/python -m pip install --quiet --upgrade pip
+	$(WHEEL)/bin/python -m pip install $(QUIETLY) --group wheel
+	@touch $@
+
+wheel: $(WHEEL)/.ready  ## build dist/*.whl and the sdist, audit them, and try the wheel with each Python here
+	rm -rf dist build/wheel
+	$(WHEEL)/bin/validate-pyproject pyproject.toml
+	LDSHARED='$(CC) -shared' $(WHEEL)/bin/python -m build --outdir build/wheel  # without an rpath
+	PATH="$(abspath $(WHEEL)/bin):$$PATH" $(WHEEL)/bin/auditwheel repair --wheel-dir dist build/wheel/*.whl
+	mv build/wheel/*.tar.gz dist
+	$(WHEEL)/bin/abi3audit --strict dist/*.whl
+	$(WHEEL)/bin/twine check --strict dist/*
+	$(WHEEL)/bin/check-wheel-contents --toplevel onepass,onepass_experiments dist/*.whl
+	@for each in $(PYTHONS); do echo "Installing the wheel with $$each." && $$each -m venv --clear build/wheel/env && \
+		CC=false build/wheel/env/bin/python -m pip install --quiet --no-compile dist/*.whl && \
+		(cd build/wheel && env/bin/python -W error -c "$$TRY") || exit 1; done
+
+define TRY
+import onepass as op
+from onepass import native
+assert native.loops, "the compiled loops are missing"
+model = op.RLSRegressor().fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0])
+assert abs(model.predict_one([3.0]) - 7.0) < 1e-6
+try:
+    import onepass.service.http.server
+    raise AssertionError("the extra serve is installed")
+except op.errors.MissingExtraError as error:
+    print(error)
+op.show_versions()
+endef
+export TRY
 
 # Engines whose dependencies conflict with those of other extras, each in an environment of its own.
 SEPARATE := $(VENV)-engines $(VENV)-flower

@@ -6,10 +6,13 @@ Free-threaded Python has no stable ABI: the loops are built for the one version.
 are not safe without the GIL yet, the module does not declare so, and importing it enables the GIL.
 """
 
+import sys
 import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
+
+URL = ""  # of the project's pages; "" until there is one
 
 NATIVE = Path("native")
 FREE = sysconfig.get_config_var("Py_GIL_DISABLED")  # free-threaded build
@@ -27,11 +30,13 @@ loops = Extension(
         "-fno-trapping-math",
         "-fvisibility=hidden",
     ],
+    extra_link_args=["-Wl,-s"] if sys.platform == "linux" else [],  # without symbols
     py_limited_api=not FREE,
     optional=True,
 )
 
 setup(
+    project_urls={"Source": URL} if URL else {},
     ext_modules=[loops],
     options={} if FREE else {"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
-from onepass.errors import ParameterError, import_extra
+from onepass.errors import ParameterError
 from onepass.service.consumer import source
 from onepass.service.http.log import log
 from onepass.service.registry import ModelRegistry
@@ -210,11 +210,7 @@ def open_registry(folder: Path, **options: Any) -> ModelRegistry:
     ------
     LockedError, StoreError, ParameterError
         If the registry cannot be opened; see ``ModelRegistry.open_all``.
-    MissingExtraError
-        If a package of the extra ``serve`` is not installed.
     """
-    for package in ("starlette", "uvicorn", "httptools"):
-        import_extra(package, extra="serve", where=_WHERE)
     registry = ModelRegistry(folder, _WHERE, **options)
     registry.open_all()
     return registry

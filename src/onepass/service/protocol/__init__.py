@@ -16,8 +16,4 @@ memory of a request. Numbers are exact in both directions. The schemas of JSON b
 from their structs: ``msgspec.json.schema_components([v2.InferRequest, …])``.
 """
 
-from onepass.errors import import_extra
-
 __all__: list[str] = []
-
-import_extra("msgspec", extra="serve", where="onepass.service.protocol")
