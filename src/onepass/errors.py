@@ -176,7 +176,7 @@ class OnepassError(Exception):
 
     def renamed(self, rename: Callable[[str], str]) -> Self:
         """Return a copy whose names in backquotes are replaced, with their backquotes."""
-        texts = {name: getattr(self, name).split("`") for name in ("text", "remedy")}
+        texts = {name: getattr(self, name).split("`") for name in ("where", "text", "remedy")}
         for parts in texts.values():
             parts[1::2] = [rename(part) for part in parts[1::2]]
         return self.at(**{name: "".join(parts) for name, parts in texts.items()})

@@ -335,8 +335,9 @@ def _translated(error: "OnepassError", command: str, settings: Sequence[str]) ->
             remedy = f"Choose another: --set {setting}=VALUE." if error.remedy else ""
             return error.at(where=f"{command}: --set {setting}={value}", remedy=remedy)
     if error.where.startswith(("op.stream", "op.evaluate", "op.scale")):  # options here
-        return error.renamed(_option).at(where=command)
-    return error.at(where=command) if error.where.startswith("op.") else error
+        error = error.renamed(_option)
+    call, colon, place = error.where.partition(": ")
+    return error.at(where=f"{command}{colon}{place}") if call.startswith("op.") else error
 
 
 def _option(parameter: str) -> str:

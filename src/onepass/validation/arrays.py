@@ -131,7 +131,7 @@ def refuse_nonfinite(array: Floats, where: str, what: str, names: Sequence[str] 
         else "Drop the row, or impute it before learning (op.features.Impute())."
     )
     raise NotFiniteError(
-        f"`{what}` must be finite. Input {what} contains {word}" + " in the row" * one,
+        f"`{what}` must be finite. Input {what} contains {word}" + " in the row" * (one and column is None),
         where,
         remedy=remedy,
         row=None if one else i,
