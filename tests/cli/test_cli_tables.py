@@ -271,7 +271,7 @@ def test_boolean_targets_are_numbers_if_requested(
 ) -> None:
     Path("a.csv").write_text("x,y\n" + "1,True\n2,False\n" * 30)
     assert "regression" in output(capsys, "run a.csv --target y --task regression -q")[0]
-    output(capsys, "run a.csv --target y --type y=truth --save m.onepass -q")
+    output(capsys, "run a.csv --target y --type y=bool --save m.onepass -q")
     assert set(output(capsys, "predict m.onepass a.csv --drop y -q")[0].split()) == {
         "prediction",
         "0",

@@ -140,11 +140,6 @@ def test_given_types_convert_values(kind: str, tmp_path: Path) -> None:
     assert rows.X["size"].tolist() == [2.5, 1.0]
 
 
-def test_type_truth_is_an_alias_of_bool() -> None:
-    columns = [read(io.StringIO("a\nno\nyes\n"), types={"a": kind}) for kind in ("bool", "truth")]
-    assert [next(iter(stream)).X["a"].tolist() for stream in columns] == [[0.0, 1.0]] * 2
-
-
 def test_given_types_convert_arrays() -> None:
     (rows,) = read(np.array([[2**53 + 1, 3]]), types={"x0": "text"})
     assert rows.X["x0"].tolist() == ["9007199254740993"]

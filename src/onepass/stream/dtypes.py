@@ -52,7 +52,7 @@ def check_types(types: Mapping[str, str] | None, where: str) -> dict[str, str]:
     ParameterError
         If a type is not one of number, bool, text and date.
     """
-    requested = {name: "bool" if kind == "truth" else kind for name, kind in (types or {}).items()}
+    requested = dict(types or {})
     for name, kind in requested.items():
         if kind not in DTYPE_CODES:
             raise ParameterError(
