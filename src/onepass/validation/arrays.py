@@ -125,13 +125,14 @@ def refuse_nonfinite(array: Floats, where: str, what: str, names: Sequence[str] 
     word = "NaN" if np.isnan(value) else "infinity"
     one = array.shape[0] == 1 and what not in {"X", "y"}
     column = None if what not in {"X", "x"} else j if names is None else names[j]
+    place = " in the row" if one and column is None else ""
     remedy = (
         "Leave the row out of both X and y."
         if what == "y"
         else "Drop the row, or impute it before learning (op.features.Impute())."
     )
     raise NotFiniteError(
-        f"`{what}` must be finite. Input {what} contains {word}" + " in the row" * (one and column is None),
+        f"`{what}` must be finite. Input {what} contains {word}{place}",
         where,
         remedy=remedy,
         row=None if one else i,
