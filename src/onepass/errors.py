@@ -128,7 +128,7 @@ class OnepassError(Exception):
         Sentences.
     row : int, optional
         The row of the block that the caller passed, from 0.
-    column : str or int, optional
+    column : str, int or tuple, optional
         Name or index of a column.
     source : str, default=""
         Where the row comes from, such as the line of a file.
@@ -157,7 +157,7 @@ class OnepassError(Exception):
         got: object = "",
         remedy: str = "",
         row: int | None = None,
-        column: str | int | None = None,
+        column: object = None,
         source: str = "",
     ) -> None:
         super().__init__(text)

@@ -214,7 +214,7 @@ def _replaced(i: int, value: Any, time: Any = T) -> Any:
         (
             Bounded(half_life=1.0),
             _replaced(7, 5.5),
-            r"must not decrease, got 5\.5 in row 7 after 6\.0",
+            r"must not decrease, got 5\.5 after 6\.0 in row 7",
         ),
         (Bounded(half_life=1.0), HOURS, "numbers"),
         (Bounded(half_life=1.0), ["x"] * 60, "numbers"),

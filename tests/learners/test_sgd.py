@@ -297,7 +297,7 @@ def test_predictions_and_refusals_leave_learner_unchanged() -> None:
         model.coef_[:] = 7.0
         with pytest.raises(NotFiniteError):
             model.partial_fit(np.where(X > 2, np.nan, X), targets)
-        with pytest.raises(NumericalError, match=r"at row \d+ of the block.*Lower `step_size`"):
+        with pytest.raises(NumericalError, match=r"in row \d+\. Lower `step_size`"):
             model.partial_fit(X * 1e200, targets)
         assert str(before) == str(vars(model))
         copied = held.copy()

@@ -184,7 +184,7 @@ def test_error_messages_of_a_failing_disk_contain_no_paths(tmp_path: Path) -> No
 def test_error_messages_contain_file_names_without_folders(kind: Any, folder: str) -> None:
     respond = ErrorResponses(Path(folder))
     for path in (f"{folder}/flow.db", f"{folder}/flow.db-wal", "/etc/onepass/flow.db"):
-        error = kind(f"op.durable: {path} could not be read: '{path}', ({path}).")
+        error = kind(f"{path} could not be read: '{path}', ({path}).", "op.durable")
         message = json.loads(respond(error, "id", "GET /v2").body)["error"]
         ending = path.rpartition("/")[2]
         expected = f"GET /v2: {ending} could not be read: '{ending}', ({ending})."

@@ -137,8 +137,9 @@ def _checked_rules(
         have = "share their classes" if shared else "have disjoint classes"
         have = "have numbers as targets" if task == "regression" else have
         raise ParameterError(
-            f"{_WHERE}: `scenario` must suit the tasks, got {wanted!r} for tasks that {have}. "
-            + ("Omit it." if natural == "domain" else "Create tasks with within=True.")
+            f"`scenario` must suit the tasks, got {wanted!r} for tasks that {have}. "
+            + ("Omit it." if natural == "domain" else "Create tasks with within=True."),
+            _WHERE,
         )
     if not (callable(rules["clock"]) or rules["clock"] is None):
         raise ParameterError(

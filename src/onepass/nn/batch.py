@@ -383,10 +383,11 @@ def _refuse_nonfinite(found: list[tuple[str, Tensor]], dtype: torch.dtype, where
             raise NotFiniteError(
                 f"`{path}` must be finite in {dtype}",
                 where,
-                got=word + (f" at {tuple(inner)}" if inner else ""),
+                got=word,
                 remedy="Drop the row, or impute it before learning; numbers too large for the "
                 "dtype need scaling.",
                 row=row,
+                column=inner[0] if len(inner) == 1 else tuple(inner) or None,
             )
 
 

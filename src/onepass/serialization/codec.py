@@ -295,10 +295,7 @@ class Encoder:
         try:
             attributes = learned(thing) if entry.is_estimator else {}
         except NotFittedError as error:  # of a frozen copy
-            raise CheckpointError(
-                error,
-                self.where,
-            ) from error
+            raise CheckpointError(str(error), self.where) from error
         for name, value in attributes.items():
             if name in state or not can_learn(entry.cls, name):
                 raise CheckpointError(

@@ -402,9 +402,10 @@ def _selection(
         if isinstance(name, (int, np.integer)) and not isinstance(name, bool):
             if known is None or not -len(known) <= name < len(known):
                 raise ColumnError(
-                    f"{_WHERE}: columns of {opened.name} must be "
+                    f"columns of {opened.name} must be "
                     + ("names" if known is None else f"names or indices 0 to {len(known) - 1}")
-                    + f", got {name}. Check the columns of the source."
+                    + f", got {name}. Check the columns of the source.",
+                    _WHERE,
                 )
             return known[name]
         return str(name)

@@ -534,9 +534,10 @@ def _check_names(given: Sequence[str], names: Sequence[str], where: str) -> None
         listed = "\n".join(f"- {name}" for name in missing[:5])
         parts.append(f"Feature names seen at fit time, yet now missing:\n{listed}\n")
     raise ColumnError(
-        f"{where}: The feature names should match those that were passed during fit.\n"
+        "The feature names should match those that were passed during fit.\n"
         + "".join(parts)
-        + "Pass the same columns, in any order; op.features.Encode() accepts missing columns."
+        + "Pass the same columns, in any order; op.features.Encode() accepts missing columns.",
+        where,
     )
 
 
