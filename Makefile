@@ -125,8 +125,9 @@ sanitize: $(VENV)/.ready-to-test  ## run the tests of the compiled loops with AS
 
 # Each Python from 3.11 on that is found here, once.
 PYTHONS ?= $(shell for each in python3.11 python3.12 python3.13 python3.14 \
-	$$HOME/.pyenv/versions/*/bin/python; do $$each -c 'import os, sys; \
-	sys.version_info >= (3, 11) and print(os.path.realpath(sys.executable))' 2>/dev/null; done | sort -u)
+	$$HOME/.pyenv/versions/*/bin/python; do $$each -c 'import os, sys, sysconfig; \
+	sys.version_info >= (3, 11) and not sysconfig.get_config_var("Py_GIL_DISABLED") and \
+	print(os.path.realpath(sys.executable))' 2>/dev/null; done | sort -u)
 WHEEL := $(VENV)-wheel
 $(WHEEL)/.ready: pyproject.toml
 	$(PYTHON) -m venv --clear $(WHEEL)
@@ -134,7 +135,7 @@ $(WHEEL)/.ready: pyproject.toml
 	$(WHEEL)/bin/python -m pip install $(QUIETLY) --group wheel
 	@touch $@
 
-wheel: $(WHEEL)/.ready  ## build dist/*.whl and the sdist, audit them, and try the wheel with each Python here
+wheel: $(WHEEL)/.ready  ## on Linux: build dist/*.whl and the sdist, audit them, try the wheel with each Python here
 	rm -rf dist build/wheel
 	$(WHEEL)/bin/validate-pyproject pyproject.toml
 	LDSHARED='$(CC) -shared' $(WHEEL)/bin/python -m build --outdir build/wheel  # without an rpath

@@ -54,6 +54,7 @@ The module also has helpers for messages and for imports of optional packages.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
@@ -118,8 +119,7 @@ class OnepassError(Exception):
     ----------
     text : str
         What was expected. It may also contain what was received and the remedy, if nothing
-        between them changes. A name in backquotes is one of the call's arguments; if the text
-        begins with one, the error is about it.
+        between them changes. A name in backquotes is one of the call's arguments.
     where : str, default=""
         The call.
     got : object, default=""
@@ -136,7 +136,8 @@ class OnepassError(Exception):
     Attributes
     ----------
     argument : str
-        The argument or parameter that the error is about, or "".
+        The argument or parameter that the error is about: the name in backquotes with which the
+        text begins, or "".
 
     Examples
     --------
@@ -163,23 +164,32 @@ class OnepassError(Exception):
         super().__init__(text)
         self.text, self.where, self.got, self.remedy = text, where, str(got), remedy
         self.row, self.column, self.source = row, column, source
-        self.argument = text.split("`")[1] if text.startswith("`") and text.count("`") > 1 else ""
 
     def __reduce__(self) -> Any:
         return _restored, (type(self), self.args, self.__dict__)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+    @property
+    def argument(self) -> str:  # noqa: D102  described above
+        found = _NAME.match(self.text)
+        return found[1] if found else ""
+
     def at(self, **fields: Any) -> Self:
         """Return a copy with other fields, for ``raise error.at(where=...) from error``."""
         twin = copy.copy(self)
-        twin.__dict__.update(fields)
+        if unknown := fields.keys() - vars(twin).keys():
+            raise TypeError(f"{type(self).__name__} has no field {min(unknown)!r}")
+        vars(twin).update(fields)
+        vars(twin).pop("__notes__", None)  # they are shown with the cause
         return twin
 
     def renamed(self, rename: Callable[[str], str]) -> Self:
         """Return a copy whose names in backquotes are replaced, with their backquotes."""
-        texts = {name: getattr(self, name).split("`") for name in ("where", "text", "remedy")}
-        for parts in texts.values():
-            parts[1::2] = [rename(part) for part in parts[1::2]]
-        return self.at(**{name: "".join(parts) for name, parts in texts.items()})
+        texts = {name: getattr(self, name) for name in ("where", "text", "remedy")}
+        renamed = {k: _NAME.sub(lambda found: rename(found[1]), v) for k, v in texts.items()}
+        return self.at(**renamed)
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.text}" if self.where else self.text
@@ -189,6 +199,10 @@ class OnepassError(Exception):
             text += f"{' in' if self.row is None else ','} column {self.column!r}"
         text += f". {self.remedy}" if self.remedy else ""
         return text + (f" (Row {self.row} of the block is {self.source}.)" if self.source else "")
+
+
+_NAME = re.compile(r"`(\w+)`")
+"""A name in backquotes."""
 
 
 def _restored(kind: Any, args: tuple[Any, ...], fields: dict[str, Any]) -> OnepassError:

@@ -80,15 +80,15 @@ def test_failing_row_is_named_before_learning(kind: str, row: int) -> None:
     before, bad = weights(net), X.clone()
     bad[row, 0] = 99.0
     words = (
-        rf"^op\.nn\.{kind}\.learn: the module must evaluate each row, but in row {row} its forward "
-        r"raised ValueError: sensor out of range\. None of the 30 row\(s\) was learned: drop"
+        rf"^op\.nn\.{kind}\.learn: the module must evaluate each row, got ValueError: sensor out of "
+        rf"range in row {row}\. None of the 30 row\(s\) was learned: drop"
     )
     with pytest.raises(ModuleError, match=words) as caught:
         net.learn(bad, y)
     assert type(caught.value.__cause__) is ValueError
     np.testing.assert_array_equal(weights(net), before)
     assert net.rows_seen_ == 9
-    with pytest.raises(ModuleError, match=r"in row 0 .* None of the 1 row"):
+    with pytest.raises(ModuleError, match=r"in row 0\. None of the 1 row"):
         net.learn(bad[row : row + 1], y[:1])
     with pytest.raises(ValueError, match="sensor out of range") as asked:
         net.predict(bad)
@@ -122,7 +122,7 @@ def test_later_failure_reports_learned_rows(kind: str) -> None:
     module = Body()
     net = KINDS[kind](module).learn(X[:3], y[:3])
     module.look, module.held = grown, module.inner[2].bias.item()
-    words = r"in row 1 its forward raised SensorError\. 1 of the 10 rows were .* X\[1:\],"
+    words = r"got SensorError in row 1\. 1 of the 10 rows were .* X\[1:\],"
     with pytest.raises(ModuleError, match=words) as caught:
         net.learn(X[:10], y[:10])
     assert type(caught.value.__cause__) is SensorError

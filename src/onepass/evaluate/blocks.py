@@ -207,5 +207,5 @@ def with_row_location(
     0
     """
     if located is None or error.row is None or error.row >= n:
-        return error
+        return error.at()
     return error.at(source=located(error.row))

@@ -106,10 +106,8 @@ def _read(text: str, where: str) -> ForgettingRule:
     try:
         return kind(**arguments)
     except ParameterError as error:
-        raise ParameterError(
-            f"`forgetting` {text!r}: {error}",
-            where,
-        ) from error
+        inner = f"`forgetting` {text!r}: {error.where}: {error.text}"
+        raise error.at(where=where, text=inner) from error
 
 
 def _value(text: str) -> Any:

@@ -222,8 +222,9 @@ def check_fitted(learner: Any, name: str) -> None:
     if "rows_seen_" not in learner.__dict__:
         who = type(learner).__name__
         raise NotFittedError(
-            f"{who}.{name}: this {who} is not fitted yet: it has learned no row. "
-            "Call fit, partial_fit or learn_one first."
+            f"this {who} is not fitted yet: it has learned no row. Call fit, partial_fit or "
+            "learn_one first.",
+            f"{who}.{name}",
         )
 
 

@@ -441,10 +441,9 @@ def _array(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Arr
     except ValueError as error:
         raise _uneven(name, where) from error
     except (TypeError, RuntimeError) as error:  # objects that are not convertible
-        message = (
-            f"{where}: `{name}` must contain numbers, got {type(given).__name__}: {error}. {remedy}"
-        )
-        raise TypeMismatchError(message) from error
+        raise TypeMismatchError(
+            f"`{name}` must contain numbers, got {type(given).__name__}: {error}. {remedy}", where
+        ) from error
     if array.dtype.kind not in "biufc":
         objects = array.dtype.kind == "O" and not array.ndim
         found = type(given).__name__ if objects else f"{array.dtype}"

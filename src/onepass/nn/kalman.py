@@ -166,8 +166,9 @@ def refuse_overflow(squares: Floats) -> None:
     """
     if not np.isfinite(squares).all():
         raise NumericalError(
-            "Kalman step: the variance of an output must be finite, got gradients whose squares "
-            "overflow. Scale the inputs, or use a smaller prior."
+            "the variance of an output must be finite, got gradients whose squares overflow. Scale "
+            "the inputs, or use a smaller prior.",
+            "Kalman step",
         )
 
 

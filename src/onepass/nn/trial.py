@@ -125,12 +125,12 @@ def _add_row_number(call: Call, error: Exception, i: int, learned: int) -> None:
     """Add the number of the failing row to an error, except for row 0."""
     if not i:
         return
-    message = f"The error was raised at row {i}. {_progress(call, learned)}"
+    done = _progress(call, learned)
     if isinstance(error, OnepassError):
-        last = "remedy" if error.remedy else "text"
-        setattr(error, last, f"{getattr(error, last)} {message}")
+        error.row = i + (error.row or 0)
+        error.remedy = f"{error.remedy} {done}".strip()
     else:
-        error.add_note(f"{call.where}: {message}")
+        error.add_note(f"{call.where}: The error was raised at row {i}. {done}")
 
 
 def _check_indices(call: Call) -> None:
@@ -161,12 +161,13 @@ def _raise_module_error(call: Call, error: Exception, i: int, learned: int, n: i
     if not raised_by_module(error):
         _add_row_number(call, error, i, learned)
         raise error
-    place = f"row {i}" if n == 1 else f"one of the rows {i} to {i + n - 1}"
-    done = _progress(call, learned)
+    rows = f" of the rows {i} to {i + n - 1}" if n > 1 else ""
     raise ModuleError(
-        f"the module must evaluate each row, but in {place} its forward raised "
-        f"{_describe(error)}. {done}",
+        f"the module must evaluate each row{rows}",
         call.where,
+        got=_describe(error),
+        remedy=_progress(call, learned),
+        row=i if n == 1 else None,
     ) from error
 
 

@@ -162,7 +162,7 @@ def combine(summaries: Iterable[bytes], **replacements: object) -> Any:
         try:
             model = part if model is None else model.merge(part, concurrent=True)
         except MergeError as error:
-            raise MergeError(str(error), where) from error
+            raise error.at(where=f"{where}: {error.where}") from error
     if model is None:
         raise ParameterError(
             "`summaries` must contain at least one, got none. Pass the bytes that "

@@ -33,8 +33,9 @@ def not_fitted(owner: object, name: str) -> NotFittedError:
     """Return the error for a learned attribute that is read before the first row."""
     kind = type(owner).__name__
     return NotFittedError(
-        f"{kind}.{name}: this {kind} is not fitted yet: it has learned no row. Call fit, "
-        "partial_fit or learn_one first."
+        f"this {kind} is not fitted yet: it has learned no row. Call fit, partial_fit or "
+        "learn_one first.",
+        f"{kind}.{name}",
     )
 
 

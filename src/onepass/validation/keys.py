@@ -42,14 +42,16 @@ class Keys(NamedTuple):
     """The different keys, in order of their first rows."""
 
 
-def plain_key(value: object, where: str, what: str = "keys", row: str = "") -> Key:
+def plain_key(value: object, where: str, what: str = "keys", row: int | None = None) -> Key:
     """Validate one key.
 
     Parameters
     ----------
     value : object
-    where, what, row : str
-        The public call, the keys and the location of the row, for messages.
+    where, what : str
+        The public call and the keys, for messages.
+    row : int, optional
+        The row of the key.
 
     Raises
     ------
@@ -66,10 +68,11 @@ def plain_key(value: object, where: str, what: str = "keys", row: str = "") -> K
             return int(value)
     got = "a missing key" if is_missing_value(value) else repr(value)
     raise TypeMismatchError(
-        f"{what} must be text or whole numbers (in float64, below 2**53), got "
-        f"{got}{row}. Convert keys to text or whole numbers, and drop rows without a "
-        "key.",
+        f"{what} must be text or whole numbers (in float64, below 2**53)",
         where,
+        got=got,
+        remedy="Convert keys to text or whole numbers, and drop rows without a key.",
+        row=row,
     )
 
 
@@ -196,7 +199,7 @@ def _coded(values: Any, by: str | int, where: str) -> Keys:
     if column is None or column.null_count or not _is_plain(column.type):
         codes, found = np.empty(len(values), dtype=np.int32), dict[Key, int]()
         for i, value in enumerate(values):  # keys of mixed types, or invalid ones
-            key = plain_key(value, where, f"keys in column {by!r}", f" in row {i}")
+            key = plain_key(value, where, f"keys in column {by!r}", i)
             codes[i] = found.setdefault(key, len(found))
         return Keys(codes, list(found))
     coded: Any = column.dictionary_encode()

@@ -34,7 +34,9 @@ def naming(place: str, rows: Array | None = None) -> Iterator[None]:
         yield
     except OnepassError as error:
         row = error.row if error.row is None or rows is None else int(rows[error.row])
-        raise error.at(where=place, row=row) from error
+        call, _, inner = error.where.partition(": ")
+        inner = inner if "." in call else error.where  # a step or learner without a method
+        raise error.at(where=f"{place}: {inner}" if inner else place, row=row) from error
 
 
 def given(**named: Any) -> dict[str, Any]:

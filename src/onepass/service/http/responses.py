@@ -78,8 +78,10 @@ class ErrorResponses:
             Method and path of the request, which replace the Python call in the message.
         """
         status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-        if isinstance(error, errors.OnepassError) and _is_call(error.where):
-            error = error.renamed(_field).at(where=call)
+        if isinstance(error, errors.OnepassError):
+            head, colon, place = error.where.partition(": ")
+            if _is_call(head):
+                error = error.renamed(_field).at(where=f"{call}{colon}{place}")
         message = str(error)
         if status == 500:
             LOG.error("request failed", exc_info=error, extra={"fields": {"request": request_id}})
@@ -104,8 +106,9 @@ class ErrorResponses:
 
 def _is_call(where: str) -> bool:
     """Whether an error is about a call in Python, not about a file or a learner of the service."""
-    call = "." in where and where.replace(".", "").isidentifier()
-    return call and (where[0].isupper() or where.startswith("op."))
+    verbs = ("fit", "partial_fit", "test_then_train", "learn", "predict")
+    owner, _, verb = where.rpartition(".")
+    return where.startswith("op.") or (owner.isidentifier() and verb.startswith(verbs))
 
 
 def _field(name: str) -> str:
