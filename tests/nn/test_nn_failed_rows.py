@@ -137,7 +137,7 @@ def test_ogd_batch_with_failing_row_is_not_learned() -> None:
     module = Body()
     net = KINDS["OGD"](module).learn(X[:4], y[:4])
     module.look, module.held = grown, module.inner[2].bias.item()
-    with pytest.raises(ModuleError, match=r"in one of the rows 0 to 3 .* None of the 10 row"):
+    with pytest.raises(ModuleError, match=r"of the rows 0 to 3, got .* None of the 10 row"):
         net.learn(X[4:14], y[4:14])
     assert net.rows_seen_ == 4
 
