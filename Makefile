@@ -138,7 +138,7 @@ $(WHEEL)/.ready: pyproject.toml
 wheel: $(WHEEL)/.ready  ## on Linux: build dist/*.whl and the sdist, audit them, try the wheel with each Python here
 	rm -rf dist build/wheel
 	$(WHEEL)/bin/validate-pyproject pyproject.toml
-	LDSHARED='$(CC) -shared' $(WHEEL)/bin/python -m build --outdir build/wheel  # without an rpath
+	LDSHARED='$(CC) -shared -s' $(WHEEL)/bin/python -m build --outdir build/wheel  # no rpath, no symbols
 	PATH="$(abspath $(WHEEL)/bin):$$PATH" $(WHEEL)/bin/auditwheel repair --wheel-dir dist build/wheel/*.whl
 	mv build/wheel/*.tar.gz dist
 	$(WHEEL)/bin/abi3audit --strict dist/*.whl

@@ -6,7 +6,6 @@ Free-threaded Python has no stable ABI: the loops are built for the one version.
 are not safe without the GIL yet, the module does not declare so, and importing it enables the GIL.
 """
 
-import sys
 import sysconfig
 from pathlib import Path
 
@@ -30,7 +29,6 @@ loops = Extension(
         "-fno-trapping-math",
         "-fvisibility=hidden",
     ],
-    extra_link_args=["-Wl,-s"] if sys.platform == "linux" else [],  # without symbols
     py_limited_api=not FREE,
     optional=True,
 )
