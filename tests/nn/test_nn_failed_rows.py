@@ -80,8 +80,8 @@ def test_failing_row_is_named_before_learning(kind: str, row: int) -> None:
     before, bad = weights(net), X.clone()
     bad[row, 0] = 99.0
     words = (
-        rf"^op\.nn\.{kind}\.learn: the module must evaluate each row, got ValueError: sensor out of "
-        rf"range in row {row}\. None of the 30 row\(s\) was learned: drop"
+        rf"^op\.nn\.{kind}\.learn: the module must evaluate each row, got ValueError: sensor out "
+        rf"of range in row {row}\. None of the 30 row\(s\) was learned: drop"
     )
     with pytest.raises(ModuleError, match=words) as caught:
         net.learn(bad, y)
