@@ -118,8 +118,8 @@ class OnepassError(Exception):
     Parameters
     ----------
     text : str
-        What was expected. It may also contain what was received and the remedy, if nothing
-        between them changes. A name in backquotes is one of the call's arguments.
+        What was expected; what was received and the remedy may follow, if the error is not about
+        a row or column. A name in backquotes is an argument of the call.
     where : str, default=""
         The call.
     got : object, default=""
@@ -131,13 +131,13 @@ class OnepassError(Exception):
     column : str, int or tuple, optional
         Name or index of a column.
     source : str, default=""
-        Where the row comes from, such as the line of a file.
+        The origin of the row, such as a line of a file.
 
     Attributes
     ----------
     argument : str
-        The argument or parameter that the error is about: the name in backquotes with which the
-        text begins, or "".
+        The argument that the error is about: the name in backquotes at the beginning of the text,
+        or "".
 
     Examples
     --------
