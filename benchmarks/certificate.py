@@ -112,7 +112,7 @@ def table(drifts: dict[tuple[str, str, int], Drift]) -> None:
 def draw(drifts: dict[tuple[str, str, int], Drift], path: Path) -> None:
     """Plot measured change and bound over m, one column per stream: all steps, one step."""
     names = list(dict.fromkeys(name for name, *_ in drifts))
-    with new_figure((7.2, 4.2), path, "certificate") as figure:
+    with new_figure((7.2, 4.2), path) as figure:
         panels = figure.subplots(2, len(names), sharex=True, sharey="row", squeeze=False)
         for name, column in zip(names, panels.T, strict=True):
             for kind, colour in zip(KINDS, COLOURS, strict=False):

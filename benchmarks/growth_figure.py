@@ -23,7 +23,7 @@ MICRO = 1e6
 
 def draw(found: Mapping[str, Any]) -> None:
     """Draw all panels to docs/growth.png."""
-    with new_figure((8.6, 4.9), None, "benchmarks/growth.py") as figure:
+    with new_figure((8.6, 4.9), None) as figure:
         panels = figure.subplots(2, 3)
         for axes, (name, (along, title)) in zip(panels.flat, TITLES.items(), strict=True):
             curves = found["parts"].get(name, {})

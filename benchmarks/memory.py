@@ -91,7 +91,7 @@ def table(lines: list[Row]) -> str:
 
 def draw(lines: list[Row], path: Path) -> None:
     """Change (solid) and bound (dashed) by m: of all steps above, of one step below."""
-    with new_figure((7.2, 4.6), path, "memory") as figure:
+    with new_figure((7.2, 4.6), path) as figure:
         panels = figure.subplots(2, len(NAMES), sharex=True, sharey="row", squeeze=False)
         for name, column in zip(NAMES, panels.T, strict=True):
             for kind, colour in zip(SIZED, COLOURS, strict=False):

@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/federated-noise.png"))
     arguments = parser.parse_args()
     rows = []
-    with new_figure((6.4, 4.0), arguments.out, "private_sums") as figure:
+    with new_figure((6.4, 4.0), arguments.out) as figure:
         axes = figure.add_subplot()
         for n, sites in JOBS:
             found = [

@@ -149,7 +149,7 @@ def conformal(X: Any, y: Any, alpha: float) -> dict[str, Any]:
 
 def draw(found: Any) -> None:
     """Draw the reliability diagrams to docs/reliability.png."""
-    with new_figure((8.6, 2.3), None, COMMAND) as figure:
+    with new_figure((8.6, 2.3), None) as figure:
         for axes, (name, one) in zip(
             figure.subplots(1, len(found["tables"]), sharey=True),
             found["tables"].items(),

@@ -71,7 +71,7 @@ def smooth(errors: Floats) -> tuple[Floats, Floats]:
 
 def draw(errors: dict[bool, dict[str, Floats]], path: Path) -> None:
     """Draw three panels: a coefficient over the stream, and the errors after both returns."""
-    with new_figure((7.2, 2.9), path, "silent_stream") as figure:
+    with new_figure((7.2, 2.9), path) as figure:
         panels = figure.subplots(1, 3, width_ratios=[1.15, 1, 1])
         for name, colour in zip(RULES, COLOURS, strict=False):
             steps, path_of, truth = coefficient(RULES[name])

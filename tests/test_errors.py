@@ -1,10 +1,12 @@
 """Errors: fields, copies, and callers that change fields in place of texts."""
 
 import copy
+import inspect
 import logging
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,16 @@ import pytest
 
 import onepass as op
 from onepass import errors
-from onepass.errors import NotFiniteError, OnepassError, ParameterError
+from onepass.errors import (
+    CheckpointError,
+    NotFiniteError,
+    OnepassError,
+    ParameterError,
+    ShapeError,
+    SourceError,
+    calling,
+    public,
+)
 
 KINDS = [
     kind
@@ -111,3 +122,53 @@ def test_service_without_its_extra_names_it() -> None:
     assert found.returncode
     assert "pip install 'onepass[serve]'" in found.stderr
     assert "Traceback" not in found.stderr
+
+
+class Called:
+    @public
+    def __init__(self, *, good: bool = True) -> None:
+        if not good:
+            raise ParameterError("`good` must be true")
+
+    @public
+    def predict(self, where: str = "") -> None:
+        raise ShapeError("`X` must have rows", where)
+
+    @public
+    def fit(self) -> None:
+        Later().predict()
+
+    @classmethod
+    @public
+    def load(cls) -> None:
+        raise CheckpointError("`path` must exist")
+
+
+class Later(Called):
+    pass
+
+
+@calling("op.read")
+def read() -> None:
+    raise SourceError("`source` must exist")
+
+
+@pytest.mark.parametrize(
+    ("call", "where"),
+    [
+        (lambda: Called(good=False), "Called"),
+        (Called().predict, "Called.predict"),
+        (Called().fit, "Later.predict"),  # the inner call
+        (Later.load, "Later.load"),
+        (lambda: Later().predict("elsewhere"), "elsewhere"),
+        (read, "op.read"),
+    ],
+)
+def test_a_public_call_names_itself_in_errors(call: Callable[[], object], where: str) -> None:
+    with pytest.raises(OnepassError) as found:
+        call()
+    assert found.value.where == where
+
+
+def test_a_public_method_keeps_its_signature() -> None:
+    assert list(inspect.signature(Called.predict).parameters) == ["self", "where"]

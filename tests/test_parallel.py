@@ -25,7 +25,7 @@ def threads(library: str) -> int | None:
 
 def test_worker_processes_use_one_thread() -> None:
     pytest.importorskip("torch")
-    found = dict(run_parallel(threads, ["numpy", "torch"], 2, where="here"))
+    found = dict(run_parallel(threads, ["numpy", "torch"], 2))
     assert found["torch"] == 1
     assert found["numpy"] in {1, None}  # None if the BLAS of NumPy does not report it
 
@@ -38,26 +38,26 @@ def inverse(job: int) -> float:
 
 def test_results_are_paired_with_their_jobs() -> None:
     for processes in (1, 2):
-        found = run_parallel(inverse, [1, 2, 4], processes, where="here")
+        found = run_parallel(inverse, [1, 2, 4], processes)
         assert sorted(found) == [(1, 1.0), (2, 0.5), (4, 0.25)]
 
 
 def test_errors_of_jobs_are_raised() -> None:
     for processes in (1, 2):
         with pytest.raises(ZeroDivisionError, match="division by zero"):
-            list(run_parallel(inverse, [1, 2, 0], processes, where="here"))
+            list(run_parallel(inverse, [1, 2, 0], processes))
 
 
 def test_died_process_is_reported() -> None:
     """The next call uses new processes."""
-    with pytest.raises(ProcessError, match=r"here: .*memory is short, and use fewer processes"):
-        list(run_parallel(inverse, [1, -1], 2, where="here"))
-    assert dict(run_parallel(inverse, [1, 2], 2, where="here")) == {1: 1.0, 2: 0.5}
+    with pytest.raises(ProcessError, match=r"memory is short, and use fewer processes"):
+        list(run_parallel(inverse, [1, -1], 2))
+    assert dict(run_parallel(inverse, [1, 2], 2)) == {1: 1.0, 2: 0.5}
 
 
 def test_jobs_that_cannot_be_pickled_are_refused() -> None:
-    with pytest.raises(ParameterError, match=r"here: .*must be picklable.*lock"):
-        list(run_parallel(id, [threading.Lock(), threading.Lock()], 2, where="here"))
+    with pytest.raises(ParameterError, match=r"must be picklable.*lock"):
+        list(run_parallel(id, [threading.Lock(), threading.Lock()], 2))
 
 
 class TwoArgumentsError(Exception):
@@ -84,4 +84,4 @@ def failing(job: str) -> float:
 )
 def test_errors_that_cannot_be_sent_keep_their_text(job: str, text: str) -> None:
     with pytest.raises(ProcessError, match=text):
-        list(run_parallel(failing, [job, job], 2, where="here"))
+        list(run_parallel(failing, [job, job], 2))

@@ -56,10 +56,12 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ContextDecorator
 from difflib import get_close_matches
+from functools import wraps
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
 
 from sklearn.exceptions import NotFittedError as _SklearnNotFittedError
 
@@ -105,11 +107,16 @@ __all__ = [
     "UnauthorizedError",
     "WindupWarning",
     "WorseThanTrivialWarning",
+    "calling",
     "did_you_mean",
     "first_unencodable",
     "import_extra",
     "join_names",
+    "public",
 ]
+
+
+_Call = TypeVar("_Call", bound=Callable[..., Any])
 
 
 class OnepassError(Exception):
@@ -199,6 +206,53 @@ class OnepassError(Exception):
             text += f"{' in' if self.row is None else ','} column {self.column!r}"
         text += f". {self.remedy}" if self.remedy else ""
         return text + (f" (Row {self.row} of the block is {self.source}.)" if self.source else "")
+
+
+class calling(ContextDecorator):  # noqa: N801  a context manager
+    """Context of a public call: it is ``where`` of errors raised inside, unless they have one.
+
+    Parameters
+    ----------
+    where : str
+        The call, such as "RLSRegressor.fit".
+    """
+
+    __slots__ = ("_where",)
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if isinstance(error, OnepassError) and not error.where:
+            error.where = self._where
+
+
+def public(call: _Call) -> _Call:
+    """Decorate a public function or method: errors raised in it name it, as ``calling`` does.
+
+    Parameters
+    ----------
+    call : callable
+        A function, method or constructor; not one that returns a generator.
+    """
+    first = call.__code__.co_varnames[:1]
+    name = call.__name__
+
+    @wraps(call)
+    def named(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return call(*args, **kwargs)
+        except OnepassError as error:
+            if not error.where:
+                owner = type(args[0]) if first == ("self",) else args[0]
+                of = owner.__name__ if first in {("self",), ("cls",)} else ""
+                error.where = ".".join(filter(None, (of, "" if name[0] == "_" else name)))
+            raise
+
+    return cast("_Call", named)
 
 
 _NAME = re.compile(r"`(\w+)`")
@@ -502,7 +556,7 @@ def first_unencodable(texts: Iterable[str | None]) -> str | None:
     return None
 
 
-def import_extra(module: str, *, extra: str, where: str) -> ModuleType:
+def import_extra(module: str, *, extra: str) -> ModuleType:
     """Import an optional module; if it is missing, the error names the extra to install.
 
     Parameters
@@ -511,8 +565,6 @@ def import_extra(module: str, *, extra: str, where: str) -> ModuleType:
         Dotted name of the module, such as ``"matplotlib.figure"``.
     extra : str
         The extra of onepass that installs the module.
-    where : str
-        The public call, for the message.
 
     Raises
     ------
@@ -524,5 +576,5 @@ def import_extra(module: str, *, extra: str, where: str) -> ModuleType:
     except ImportError as missing:
         package = module.partition(".")[0]
         raise MissingExtraError(
-            f"{where} needs {package}. Install it with: pip install 'onepass[{extra}]'"
+            f"{package} must be installed. Install it with: pip install 'onepass[{extra}]'"
         ) from missing

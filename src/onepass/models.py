@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 
 from onepass import learners
-from onepass.errors import OnepassError, ParameterError, did_you_mean
+from onepass.errors import OnepassError, ParameterError, calling, did_you_mean
 from onepass.features import Encode, Impute, Lag, Scale
 from onepass.features.pipeline import Pipeline
 
@@ -159,7 +159,8 @@ def _check_learnable(model: Pipeline) -> None:
     if is_classifier(learner):
         classes = getattr(learner, "classes", None)
         y = classes[:1] if isinstance(classes, (list, tuple)) and classes else y.astype(int)
-    time = {"time": np.zeros(1)} if getattr(learner, "_uses_time", False) else {}
+    with calling(type(learner).__name__):
+        time = {"time": np.zeros(1)} if getattr(learner, "_uses_time", False) else {}
     try:
         clone(model).test_then_train(np.ones((1, 2)), y, **time)
     except ParameterError:
@@ -187,8 +188,7 @@ def _split_setting(setting: str, parts: Mapping[str, type]) -> tuple[str, str]:
     accepted = list(inspect.signature(parts[part]).parameters)
     if parameter not in accepted:
         raise ParameterError(
-            f"a setting of {part} must name one of its parameters, "
-            f"{', '.join(accepted)}, got "
+            f"a setting of {part} must name one of its parameters, {', '.join(accepted)}, got "
             f"{parameter!r}.{did_you_mean(parameter, accepted) or ' Choose one of these.'}",
             _WHERE,
         )

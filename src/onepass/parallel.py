@@ -20,7 +20,7 @@ _Result = TypeVar("_Result")
 
 
 def run_parallel(
-    function: Callable[[_Job], _Result], jobs: Sequence[_Job], processes: int, *, where: str
+    function: Callable[[_Job], _Result], jobs: Sequence[_Job], processes: int
 ) -> Iterator[tuple[_Job, _Result]]:
     """Run jobs in parallel; yield jobs with their results in order of completion.
 
@@ -34,8 +34,6 @@ def run_parallel(
     jobs : sequence
     processes : int
         Number of processes; 1 for this process.
-    where : str
-        The public call, for messages.
 
     Yields
     ------
@@ -69,15 +67,12 @@ def run_parallel(
         last = str(error.__cause__ or error).strip('"\n').splitlines()[-1]
         raise ParameterError(
             "with several processes all objects must be picklable, got one that is "
-            f"not: {last}. Omit that object, or use one process.",
-            where,
+            f"not: {last}. Omit that object, or use one process."
         ) from error
     except BrokenProcessPool as error:
         raise ProcessError(
-            "each process must run until its job is done, got one that ended early. "
-            "Check whether memory is short, and use fewer processes. Stored runs are "
-            "kept.",
-            where,
+            "each process must run until its job is done, got one that ended early. Check whether "
+            "memory is short, and use fewer processes. Stored runs are kept."
         ) from error
     finally:
         with warnings.catch_warnings():

@@ -31,6 +31,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from onepass import validation
+from onepass.errors import calling
 from onepass.evaluate.figures import COLOURS, GREY, Dots, dots, legend_below, new_figure
 from onepass.evaluate.tables import MISSING, format_number, format_signed, plus_minus
 from onepass.learners import ARTIPCAClassifier
@@ -52,6 +53,7 @@ __all__ = [
 ]
 
 
+@calling("ArtOutcome.plot")
 def comparison_figure(
     title: str, entries: Sequence[Entry], path: str | os.PathLike[str] | None
 ) -> Any:
@@ -65,7 +67,7 @@ def comparison_figure(
         File to write.
     """
     names = list(dict.fromkeys(one.data for one in entries))
-    with new_figure((4.6 * len(names), 3.2), path, "ArtOutcome.plot") as figure:
+    with new_figure((4.6 * len(names), 3.2), path) as figure:
         for axes, data in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
             those = [one for one in entries if one.data == data]
             paper = [one.paper or (np.nan, np.nan) for one in those]
@@ -337,6 +339,7 @@ PAPER: dict[int, dict[str, dict[str, tuple[float, float]]]] = {
 """Table -> data -> method -> accuracy and standard deviation over 25 runs, in percent [1]."""
 
 
+@calling("art_table1")
 def art_table1(
     images: dict[str, Images] | None = None,
     *,
@@ -378,9 +381,10 @@ def art_table1(
         If a data set is not available.
     """
     given = (images, draws, seed, vigilance, processes, clock, progress)
-    return _tables("art_table1", *given)[0]
+    return _tables(*given)[0]
 
 
+@calling("art_table2")
 def art_table2(
     images: dict[str, Images] | None = None,
     *,
@@ -408,9 +412,10 @@ def art_table2(
         As in :func:`art_table1`.
     """
     given = (images, draws, seed, vigilance, processes, clock, progress)
-    return _tables("art_table2", *given)[1]
+    return _tables(*given)[1]
 
 
+@calling("art_tables")
 def art_tables(
     images: dict[str, Images] | None = None,
     *,
@@ -437,11 +442,10 @@ def art_tables(
     ParameterError, SourceError
         As in :func:`art_table1`.
     """
-    return _tables("art_tables", images, draws, seed, vigilance, processes, clock, progress)
+    return _tables(images, draws, seed, vigilance, processes, clock, progress)
 
 
 def _tables(
-    where: str,
     images: dict[str, Images] | None,
     draws: int,
     seed: int,
@@ -450,15 +454,15 @@ def _tables(
     clock: Clock | None,
     progress: Progress | None,
 ) -> tuple[ArtOutcome, ArtOutcome]:
-    validation.whole(draws, "draws", where, low=1)
-    validation.whole(processes, "processes", where, low=1)
-    validation.in_range(vigilance, "vigilance", where, low=-1.0, high=1.0)
-    validation.whole(seed, "seed", where, low=0)
+    validation.whole(draws, "draws", low=1)
+    validation.whole(processes, "processes", low=1)
+    validation.in_range(vigilance, "vigilance", low=-1.0, high=1.0)
+    validation.whole(seed, "seed", low=0)
     known = images if images is not None else {name: images_of(of) for name, of in _DATA.items()}
     jobs = list(product(known, range(draws), PCA_MODES))
     runs: dict[tuple[str, int, str], RunResult] = {}
     function = partial(_run, known, seed, vigilance, clock)
-    for job, found in run_parallel(function, jobs, processes, where=where):
+    for job, found in run_parallel(function, jobs, processes):
         runs[job] = found
         if progress is not None:
             progress(len(runs), len(jobs))

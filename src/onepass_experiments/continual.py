@@ -21,7 +21,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from onepass import validation
-from onepass.errors import ParameterError, import_extra
+from onepass.errors import ParameterError, calling, import_extra
 from onepass.evaluate import ContinualReport
 from onepass.evaluate import continual as evaluated
 from onepass.evaluate.figures import COLOURS, GREY, Dots, dots, legend_below, new_figure
@@ -51,6 +51,7 @@ _SIDE = 2  # panels per row
 _WIDE, _HIGH, _HEAD = 4.6, 0.19, 0.75  # inches: width of a panel, height per learner, margin
 
 
+@calling("ContinualOutcome.plot")
 def comparison_figure(
     title: str,
     reports: Mapping[str, ContinualReport],
@@ -75,7 +76,7 @@ def comparison_figure(
     high = [_HEAD + _HIGH * max(len(reports[n].scores) for n in row) for row in rows]
     wide = min(_SIDE, len(names))
     size = (_WIDE * wide, sum(high) + 0.6)
-    with new_figure(size, path, "ContinualOutcome.plot") as figure:
+    with new_figure(size, path) as figure:
         panels = figure.subplots(len(rows), wide, squeeze=False, height_ratios=high).ravel()
         for axes in panels[len(names) :]:
             axes.set_visible(False)
@@ -224,7 +225,7 @@ class ContinualOutcome(ExperimentOutcome):
         """
         paths = super().save(directory)
         for name, report in self.reports.items():
-            with write_errors(paths[0].parent / name, "ContinualOutcome.save"):
+            with write_errors(paths[0].parent / name):
                 report.save(paths[0].parent / name)
         return paths
 
@@ -330,6 +331,7 @@ Progress: TypeAlias = Callable[[int, int], object]
 _BATCH = 10  # rows per step of networks that learn each row once
 
 
+@calling("continual")
 def continual(
     data: Mapping[str, Images | tuple[ArrayLike, ArrayLike]] | None = None,
     *,
@@ -380,18 +382,17 @@ def continual(
         If a required data set is not available.
     """
     if draws is not None:
-        validation.whole(draws, "draws", "continual", low=1)
-    validation.whole(processes, "processes", "continual", low=1)
-    validation.in_range(scale, "scale", "continual", above=0.0, high=1.0)
+        validation.whole(draws, "draws", low=1)
+    validation.whole(processes, "processes", low=1)
+    validation.in_range(scale, "scale", above=0.0, high=1.0)
     if not isinstance(path, (str, os.PathLike, type(None))):
         raise ParameterError(
-            f"`path` must be a folder for the runs, got {path!r}. Pass a path.",
-            "continual",
+            f"`path` must be a folder for the runs, got {path!r}. Pass a path.", "continual"
         )
     selected = _selected({"streams": streams, "methods": methods})
     plan = _plan(**selected)
     if any(name in NETWORKS["split"] for some in plan.values() for name in some):
-        import_extra("torch", extra="torch", where="continual")
+        import_extra("torch", extra="torch")
     of = {name: draws or STREAMS[name].draws for name in plan}
     total = sum(len(some) * of[name] * STREAMS[name].tasks for name, some in plan.items())
     known = check_data(data)
@@ -439,7 +440,7 @@ class _StreamFactory:
 def _selected(given: dict[str, Iterable[str] | None]) -> dict[str, list[str]]:
     """Return the selected streams and methods by name."""
     known = continual_names()
-    found = {w: validation.check_subset(given[w], known[w], w, "continual") for w in known}
+    found = {w: validation.check_subset(given[w], known[w], w) for w in known}
     keys = {title: key for key, title in TITLES.items()}
     return {**found, "methods": [keys[title] for title in found["methods"]]}
 

@@ -367,10 +367,9 @@ def check_data(data: Mapping[str, object] | None) -> dict[str, Any]:
         pair = [np.asarray(part) for part in given] if isinstance(given, (tuple, list)) else []
         if name != _ARM or [part.ndim for part in pair] != [2, 1] or len({*map(len, pair)}) != 1:
             raise ParameterError(
-                "`data` must contain op.stream.Images for the names "
-                f"{', '.join(_KNOWN)}, or (X, y) of shapes (n, d) and (n,) for {_ARM}, "
-                f"got {name!r} with a {type(given).__name__}. Pass these, or omit "
-                "`data` to download them.",
+                f"`data` must contain op.stream.Images for the names {', '.join(_KNOWN)}, or (X, "
+                f"y) of shapes (n, d) and (n,) for {_ARM}, got {name!r} with a "
+                f"{type(given).__name__}. Pass these, or omit `data` to download them.",
                 "continual",
             )
         checked[name] = tuple(pair)

@@ -49,7 +49,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, calling
 from onepass.evaluate.naive import LastValue
 from onepass.learners import ORFitRegressor
 from onepass.memory import LastDirections, NoMemory, Principal, Random
@@ -314,6 +314,7 @@ def orfit_figure6(
     return Outcome("orfit-fig6", title, source, setup, lines, _fitted(errors, m))
 
 
+@calling("orfit_figure7")
 def orfit_figure7(
     images: Images | None = None,
     *,
@@ -350,7 +351,7 @@ def orfit_figure7(
     SourceError
         If MNIST is required and not available.
     """
-    validation.whole(epochs, "epochs", "orfit_figure7", low=1)
+    validation.whole(epochs, "epochs", low=1)
     digits = digits or RotatedDigits()
     sample = min(11, digits.n)
     many = f"SGD, {epochs} epochs"
@@ -451,8 +452,8 @@ def _over_draws(
     progress: Progress | None,
 ) -> _Errors:
     """Return the errors of all draws, (draws, t, runs) for each line."""
-    validation.whole(draws, "draws", "reproduce", low=1)
-    validation.whole(runs, "runs", "reproduce", low=1)
+    validation.whole(draws, "draws", low=1)
+    validation.whole(runs, "runs", low=1)
     known = images_of("mnist") if images is None else images
     all_errors = []
     for i in range(draws):

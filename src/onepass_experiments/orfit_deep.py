@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from onepass import validation
-from onepass.errors import OnepassError, ParameterError, import_extra
+from onepass.errors import OnepassError, ParameterError, calling, import_extra
 from onepass.parallel import run_parallel
 from onepass.stream import Experience, Images
 from onepass.stream import images as images_of
@@ -168,7 +168,7 @@ def _run(
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Limit torch to one thread: with small tensors, several threads mostly wait."""
-    torch = import_extra("torch", extra="torch", where="orfit_deep")
+    torch = import_extra("torch", extra="torch")
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -179,7 +179,7 @@ def _one_thread() -> Iterator[None]:
 
 def _learn(learner: Any, method: Method, task: Experience, *, last: bool) -> None:
     """Learn all rows of a task in batches, then end the task."""
-    torch = import_extra("torch", extra="torch", where="orfit_deep")
+    torch = import_extra("torch", extra="torch")
     x = torch.from_numpy(_features(task.X))
     if not task.classes:
         y = torch.from_numpy(task.y.astype(np.float32))[:, None]
@@ -199,7 +199,7 @@ def _features(X: Floats) -> Floats:
 
 def _test(module: Module, task: Experience) -> tuple[float, float]:
     """Return the accuracy among all classes and among the task's, or the error twice."""
-    torch = import_extra("torch", extra="torch", where="orfit_deep")
+    torch = import_extra("torch", extra="torch")
     with torch.no_grad():
         outputs = module(torch.from_numpy(_features(task.X_test))).numpy()
     if not task.classes:
@@ -254,6 +254,7 @@ Settings: TypeAlias = dict[str, dict[str, dict[str, dict[str, object]]]]
 """stream -> network -> method -> settings."""
 
 
+@calling("orfit_deep")
 def orfit_deep(
     images: Images | None = None,
     *,
@@ -304,13 +305,13 @@ def orfit_deep(
     SourceError
         If MNIST is required and not available.
     """
-    import_extra("torch", extra="torch", where="orfit_deep")
-    validation.whole(draws, "draws", "orfit_deep", low=1)
-    validation.whole(processes, "processes", "orfit_deep", low=1)
-    validation.in_range(scale, "scale", "orfit_deep", above=0.0)
+    import_extra("torch", extra="torch")
+    validation.whole(draws, "draws", low=1)
+    validation.whole(processes, "processes", low=1)
+    validation.in_range(scale, "scale", above=0.0)
     given_names = {"streams": streams, "networks": networks, "methods": methods}
     chosen = {
-        what: validation.check_subset(given_names[what], names, what, "orfit_deep")
+        what: validation.check_subset(given_names[what], names, what)
         for what, names in option_names().items()
     }
     known = halved(images_of("mnist") if images is None else images)
@@ -320,7 +321,7 @@ def orfit_deep(
     jobs = list(product(range(draws), every))
     context = RunContext(known, scale, seed, given, clock)
     runs: dict[tuple[_Place, int], Run] = {}
-    for (draw, place), one in run_parallel(context.run, jobs, processes, where="orfit_deep"):
+    for (draw, place), one in run_parallel(context.run, jobs, processes):
         runs[place, draw] = one
         if progress is not None:
             progress(len(runs), len(jobs))
@@ -354,9 +355,8 @@ def _settings(of: Settings, place: _Place) -> dict[str, object]:
         return of[stream][which][method]
     except KeyError as missing:
         raise ParameterError(
-            f"`settings` must contain an entry for stream {stream}, network {which} and "
-            f"method {method}, got none. Create one with "
-            "onepass_experiments.choose_settings.",
+            f"`settings` must contain an entry for stream {stream}, network {which} and method "
+            f"{method}, got none. Create one with onepass_experiments.choose_settings.",
             "orfit_deep",
         ) from missing
 

@@ -74,7 +74,7 @@ class Loop:
     """
 
     def __init__(self, module: Module, optimizer: GPM | OrthogonalGradient, loss: str) -> None:
-        self._torch = import_extra("torch", extra="torch", where="orfit_deep")
+        self._torch = import_extra("torch", extra="torch")
         self.module, self.optimizer, self.loss = module, optimizer, loss
         self._task: list[tuple[Tensor, Tensor]] = []
 
@@ -247,7 +247,6 @@ _ALL = (
 METHODS: dict[str, Method] = {method.name: method for method in _ALL}
 """All methods by name, in the order of the tables."""
 
-_WHERE = "orfit_deep"
 _PIXELS, _WIDTH = 14 * 14, 256
 
 
@@ -278,7 +277,7 @@ def network(name: str, c: int, seed: list[int]) -> Module:
     >>> sum(w.numel() for w in network("mlp", 10, [0]).parameters())
     53002
     """
-    torch = import_extra("torch", extra="torch", where=_WHERE)
+    torch = import_extra("torch", extra="torch")
     with torch.device("meta"):  # no storage, so construction uses no random numbers
         module = NETWORKS[name](torch.nn, c)
     module.to_empty(device="cpu")

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
+from onepass.errors import calling
 from onepass.evaluate.continual_measures import MEASURES, TaskScores
 from onepass.evaluate.figures import COLOURS, DARK, GREY, band, new_figure
 from onepass.evaluate.report import map_floats
@@ -42,6 +43,7 @@ _SHORT = 15.0  # percent; shorter bars have no room for their number
 _DASHES = ("-", (0, (4, 1.4)), (0, (1.2, 1.2)))
 
 
+@calling("DeepOutcome.plot")
 def bars(outcome: DeepOutcome, path: str | os.PathLike[str] | None) -> Any:
     """Plot each method's final average ± standard deviation, one panel per stream and network.
 
@@ -67,7 +69,7 @@ def bars(outcome: DeepOutcome, path: str | os.PathLike[str] | None) -> Any:
     """
     streams, networks, methods = _sides(outcome)
     size = (1.3 + _WIDE * len(streams), (0.55 + _HIGH * len(methods)) * len(networks) + 0.3)
-    with new_figure(size, path, "DeepOutcome.plot") as figure:
+    with new_figure(size, path) as figure:
         for axes, found in _panels(figure, outcome, sharey=True):
             _bars(axes, found, methods)
         draws = f"mean ± standard deviation over {outcome.setup['draws']} draws"
@@ -120,6 +122,7 @@ def _bars(axes: Axes, found: dict[str, Result], methods: list[str]) -> None:
         axes.set_xlim(0, 100)
 
 
+@calling("DeepOutcome.plot_curves")
 def curves(outcome: DeepOutcome, path: str | os.PathLike[str] | None) -> Any:
     """Plot the average over the tasks so far after each task, per stream and network.
 
@@ -145,7 +148,7 @@ def curves(outcome: DeepOutcome, path: str | os.PathLike[str] | None) -> Any:
     """
     streams, networks, methods = _sides(outcome)
     size = (0.4 + _WIDE * len(streams), 0.75 + 1.75 * len(networks))
-    with new_figure(size, path, "DeepOutcome.plot_curves") as figure:
+    with new_figure(size, path) as figure:
         shown: dict[str, Any] = {}
         for axes, found in _panels(figure, outcome, sharey=False):
             for method in (name for name in methods if name in found):

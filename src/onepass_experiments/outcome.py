@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from scipy.stats import ttest_rel
 
-from onepass.errors import import_extra
+from onepass.errors import calling, import_extra
 from onepass.evaluate.figures import COLOURS, DARK, GREY, new_figure
 from onepass.evaluate.report import BaseReport, map_floats
 from onepass.evaluate.tables import Column, Table, markdown
@@ -49,6 +49,7 @@ _LEARNED = "--"
 _BEHIND = 0.022  # fraction of the axis between the ranges over draws
 
 
+@calling("Outcome.plot")
 def draw(outcome: Outcome, path: str | os.PathLike[str] | None) -> Any:
     """Plot four panels: published and reproduced errors, over all rows and on a single row.
 
@@ -81,7 +82,7 @@ def draw(outcome: Outcome, path: str | os.PathLike[str] | None) -> Any:
     colours = dict(zip(methods, (*COLOURS, *[GREY] * len(methods)), strict=False))
     sides = 1 + any(line.paper is not None for line in many)
     sample = outcome.setup["sample"]
-    with new_figure(_SIZE, path, "Outcome.plot") as figure:
+    with new_figure(_SIZE, path) as figure:
         panels = figure.subplots(2, sides, sharex=True, sharey="row", squeeze=False)
         for row, lines in zip(panels, (many, one), strict=True):
             if sides == 2:
@@ -180,7 +181,7 @@ def _label(axes: Axes, text: str, x: float) -> None:
 
 def _key(figure: Figure, lines: list[Line], colours: dict[str, str], outcome: Outcome) -> None:
     """Draw the legend above the panels."""
-    strokes = import_extra("matplotlib.lines", extra="plot", where="Outcome.plot")
+    strokes = import_extra("matplotlib.lines", extra="plot")
     shown = [
         strokes.Line2D([], [], color=colours[name], lw=1.4, label=name)
         for name in dict.fromkeys(line.method for line in lines)

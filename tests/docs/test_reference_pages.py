@@ -89,7 +89,7 @@ def test_documented_forgetting_rules_of_the_command_line_are_valid() -> None:
     rules = [text for text in table.split("`")[1::2] if not text.startswith("0")]
     assert len(rules) > 7
     for text in rules:
-        rule(text, "cli.md")
+        rule(text)
     assert all(name.lower() in table for name in forgetting.__all__)
 
 

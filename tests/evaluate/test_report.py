@@ -195,7 +195,7 @@ def test_invalid_data_frame_requests_are_refused(
         raise ImportError(name)
 
     monkeypatch.setattr("onepass.evaluate.tables.import_module", missing)
-    with pytest.raises(MissingExtraError, match="needs polars"):
+    with pytest.raises(MissingExtraError, match="polars must be installed"):
         report.to_frame("polars")
 
 
@@ -358,7 +358,9 @@ def test_save_without_matplotlib_omits_the_figure_only(
     report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(MissingExtraError, match=r"Report\.plot needs matplotlib.*onepass\[plot\]"):
+    with pytest.raises(
+        MissingExtraError, match=r"Report\.plot: matplotlib must be installed.*onepass\[plot\]"
+    ):
         report.save(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"report.json", "report.md", "curve.csv"}
 

@@ -388,7 +388,7 @@ def _is(line: Any, error: str) -> bool:
 
 def test_figure_requires_matplotlib(figure6: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(MissingExtraError, match=r"Outcome.plot needs matplotlib"):
+    with pytest.raises(MissingExtraError, match=r"matplotlib must be installed"):
         figure6.plot()
 
 

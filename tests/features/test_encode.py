@@ -280,21 +280,19 @@ def test_feature_names_and_nbytes() -> None:
 
 def test_lists_of_mixed_values() -> None:
     encode = Encode().learn([[1.0, "a"], [2.0, "b"]])
-    read = encode._check_row([3.0, "b"], "here", learning=False)
+    read = encode._check_row([3.0, "b"], learning=False)
     assert encode._transform_rows(read).tolist() == [[3.0, 0.0, 1.0]]
     for ragged in ([[1.0, 2.0], [3.0]], [[1.0, "x"], ["y"]]):
         with pytest.raises(TypeMismatchError):
             Encode().learn(ragged)
     with pytest.raises(ParameterError, match="numbers without names"):
         encode.grow(5)
-    assert encode._transform_rows(
-        encode._check_row({"x0": None}, "here", learning=False)
-    ).shape == (1, 3)
+    assert encode._transform_rows(encode._check_row({"x0": None}, learning=False)).shape == (1, 3)
 
 
 def test_empty_columns() -> None:
     encode = Encode().learn([{"a": 1.0, "none": None}])
-    read = encode._check_row({"a": 2.0, "none": None}, "here", learning=True)
+    read = encode._check_row({"a": 2.0, "none": None}, learning=True)
     assert encode._learn_rows(read, None)[0].tolist() == [[2.0]]
     assert encode.learn_transform([{"none": "now"}])[0, 1] == 1.0
 

@@ -233,7 +233,7 @@ def test_uint8_pixels_are_scaled_to_unit_range() -> None:
     whole = (PICTURES * 255).astype(np.uint8)
     expected = make_feature("random").learn_transform(whole.astype(np.float32) / 255)
     assert_array_equal(make_feature("random").learn_transform(whole), expected)
-    flat = make_feature("random")._check_row(whole[1].ravel(), "here", learning=False)
+    flat = make_feature("random")._check_row(whole[1].ravel(), learning=False)
     assert_array_equal(make_feature("random").transform(flat), expected[1:2])
 
 

@@ -39,9 +39,11 @@ def loops(*, compiled: bool) -> Any:
 def assert_row_equals_block(one: Transformer, block: Transformer, row: Any, rows: Any) -> None:
     """Learn a row in one transformer, and a block with this row only in the other."""
     before = state(vars(one))
-    checked = block._check_rows(rows, "here", learning=False)
-    assert_allclose(one._transform_row(row, "here"), block._transform_rows(checked)[0], rtol=1e-12)
-    z, attributes = one._learn_row(row, "here")
+    checked = block._check_rows(rows, learning=False)
+    assert_allclose(
+        one._transform_row(row, checked=False), block._transform_rows(checked)[0], rtol=1e-12
+    )
+    z, attributes = one._learn_row(row, checked=False)
     assert state(vars(one)) == before
     vars(one).update(attributes)
     assert_allclose(z, block.learn_transform(rows)[0], rtol=1e-12)
@@ -106,7 +108,7 @@ def test_compiled_loops_accept_the_same_rows_as_numpy(make: Any, row: Any) -> No
         one = make().learn([[0.0, 4.0], [2.0, 5.0]])
         before = state(vars(one))
         try:
-            z, attributes = one._learn_row(row, "here")
+            z, attributes = one._learn_row(row, checked=False)
         except Exception as error:  # noqa: BLE001  compared below
             assert state(vars(one)) == before
             return type(error), str(error)
@@ -141,7 +143,11 @@ def test_compiled_loop_encodes_the_same_rows_as_numpy(row: Any) -> None:
     def encoded() -> Any:
         encode = Encode().learn([{"a": 1.0, "by": "x", "none": None}, {"a": 2.0, "by": "y"}])
         try:
-            return state([encode._transform_row(row, "here"), *encode._learn_row(row, "here")][:2])
+            return state(
+                [encode._transform_row(row, checked=False), *encode._learn_row(row, checked=False)][
+                    :2
+                ]
+            )
         except Exception as error:  # noqa: BLE001  compared below
             return type(error), str(error)
 

@@ -33,7 +33,7 @@ from onepass.forgetting.parse import rule
     ],
 )
 def test_text_is_parsed_as_rule(text: Any, same: Any) -> None:
-    assert rule(text, "RLSRegressor") == same
+    assert rule(text) == same
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_text_is_parsed_as_rule(text: Any, same: Any) -> None:
 def test_invalid_rule_is_refused_with_valid_ones(text: Any, words: str) -> None:
     with pytest.raises(ParameterError, match=words) as refused:
         op.RLSRegressor(forgetting=text).fit(np.eye(2), [1.0, 2.0])
-    assert str(refused.value).startswith("RLSRegressor: `forgetting`")
+    assert str(refused.value).startswith("RLSRegressor.fit: `forgetting`")
 
 
 def test_command_line_accepts_forgetting_by_time(

@@ -46,7 +46,7 @@ def test_coverage_is_nominal_under_drift(model: Any, alpha: float) -> None:
 def test_coverage_is_bounded_for_every_sequence(scores: list[float], alpha: float) -> None:
     """Equation (2), with log q between the logarithms of the scores and one step beyond."""
     conformal = op.Conformal(op.RLSRegressor(), alpha, step_size=0.5)
-    conformal._model("fit")
+    conformal._model()
     conformal._update(np.array(scores)[:, None])
     bound = (np.log(100.0 / 0.01) + 2 * 0.5) / 0.5 + 1 / alpha
     assert abs(400 * (1.0 - conformal.coverage_ - alpha)) <= bound

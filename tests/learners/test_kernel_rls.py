@@ -168,7 +168,9 @@ def test_merge_of_limited_dictionaries_is_near_one_learner() -> None:
 )
 def test_parameters_out_of_range_raise_an_error(wrong: dict[str, Any]) -> None:
     X, y = rows(5)
-    with pytest.raises(ParameterError, match=f"^KernelRLSRegressor: `{next(iter(wrong))}` must be"):
+    with pytest.raises(
+        ParameterError, match=rf"^KernelRLSRegressor\.\w+: `{next(iter(wrong))}` must be"
+    ):
         op.KernelRLSRegressor(**wrong).fit(X, y)
 
 

@@ -225,7 +225,7 @@ def test_mistakes_per_row_equal_prequential_error() -> None:
 def test_parameters_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     X, y = noisy(10)
     model = Perceptron(**wrong)
-    with pytest.raises(ParameterError, match="Perceptron: `"):
+    with pytest.raises(ParameterError, match=r"Perceptron\.\w+: `"):
         model.partial_fit(X, y)
     assert not hasattr(model, "weights_")
 

@@ -280,7 +280,7 @@ def test_merge_of_dependent_features_does_not_depend_on_their_units(*, fit_inter
 
 
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "a floor": ({"forgetting": 0.9}, {"forgetting": 0.9}, "Exponential"),
+    "a floor": ({"forgetting": 0.9}, {"forgetting": 0.9}, "exponential"),
     "other forgetting": (
         {"forgetting": exponential(0.9)},
         {"forgetting": exponential(0.8)},
@@ -292,7 +292,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "sifting": (
         {"forgetting": op.forgetting.Directional(0.9)},
         {"forgetting": op.forgetting.Directional(0.9)},
-        "Exponential",
+        "exponential",
     ),
 }
 

@@ -440,7 +440,9 @@ def test_coefficients_of_unfitted_learner_are_refused() -> None:
 def test_invalid_regressor_parameters_are_refused(wrong: dict[str, Any]) -> None:
     X, y, _ = random_rows(10)
     model = SGDRegressor(**wrong)
-    with pytest.raises(ParameterError, match=r"^SGDRegressor: `.*` must .*, got .*\. [A-Z].*\.$"):
+    with pytest.raises(
+        ParameterError, match=r"^SGDRegressor\.\w+: `.*` must .*, got .*\. [A-Z].*\.$"
+    ):
         model.partial_fit(X, y)
     assert not hasattr(model, "n_features_in_")
 
@@ -458,5 +460,7 @@ def test_invalid_regressor_parameters_are_refused(wrong: dict[str, Any]) -> None
 )
 def test_invalid_classifier_parameters_are_refused(wrong: dict[str, Any]) -> None:
     X, _, y = random_rows(10)
-    with pytest.raises(ParameterError, match=r"^SGDClassifier: `.*` must .*, got .*\. [A-Z].*\.$"):
+    with pytest.raises(
+        ParameterError, match=r"^SGDClassifier\.\w+: `.*` must .*, got .*\. [A-Z].*\.$"
+    ):
         SGDClassifier(**wrong).partial_fit(X, y)

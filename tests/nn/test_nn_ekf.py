@@ -238,7 +238,7 @@ def test_prior_predictions_before_learning() -> None:
     ],
 )
 def test_invalid_arguments(arguments: Any, message: str) -> None:
-    with pytest.raises(ParameterError, match=f"op.nn.EKF: {message}"):
+    with pytest.raises(ParameterError, match=f"EKF: {message}"):
         op.nn.EKF(mlp(), **arguments)
 
 

@@ -80,7 +80,7 @@ def test_failing_row_is_named_before_learning(kind: str, row: int) -> None:
     before, bad = weights(net), X.clone()
     bad[row, 0] = 99.0
     words = (
-        rf"^op\.nn\.{kind}\.learn: the module must evaluate each row, got ValueError: sensor out "
+        rf"^{kind}\.learn: the module must evaluate each row, got ValueError: sensor out "
         rf"of range in row {row}\. None of the 30 row\(s\) was learned: drop"
     )
     with pytest.raises(ModuleError, match=words) as caught:
@@ -157,7 +157,7 @@ def test_other_failures_report_learned_rows() -> None:
     with pytest.raises(MemoryError) as caught:
         net.learn(X, y)
     (note,) = caught.value.__notes__
-    assert note.startswith("op.nn.ORFit.learn: The error was raised at row 4. 4 of the 30 rows")
+    assert note.startswith("ORFit.learn: The error was raised at row 4. 4 of the 30 rows")
     assert net.rows_seen_ == 4
 
 
@@ -347,9 +347,7 @@ def test_nan_module_is_neither_wrapped_nor_saved(tmp_path: Path) -> None:
         ):
             op.save(net, file)
         assert file.read_bytes() == content
-        with pytest.raises(
-            NumericalError, match=r"^op\.nn\.EKF: .*'inner\.0\.weight' contains nan"
-        ):
+        with pytest.raises(NumericalError, match=r"^EKF: .*'inner\.0\.weight' contains nan"):
             op.nn.EKF(net.module)
     again = op.nn.load(file, net.module)  # what a new module holds does not matter
     np.testing.assert_array_equal(again.predict(X), op.nn.ORFit(Body()).learn(X, y).predict(X))

@@ -150,5 +150,5 @@ def test_zero_gradients_repeated_rows_and_nan_loss() -> None:
     ],
 )
 def test_invalid_arguments(arguments: Any, message: str) -> None:
-    with pytest.raises(ParameterError, match=f"op.nn.LoFi: {message}"):
+    with pytest.raises(ParameterError, match=f"LoFi: {message}"):
         op.nn.LoFi(mlp(), **arguments)

@@ -290,7 +290,7 @@ def test_index_out_of_range_is_reported_before_learning(kind: str, wrong: int, t
         bad[row, 1] = wrong
         message = MESSAGES[table].format(wrong, row)
         for ask in (lambda: net.learn(bad, y), lambda: net.predict(bad)):  # noqa: B023
-            with pytest.raises(ShapeError, match=rf"^op\.nn\..*{message}"):
+            with pytest.raises(ShapeError, match=rf"^.*{message}"):
                 ask()
         with pytest.raises(ShapeError, match=r"Number (them|categories) from 0"):
             net.learn(bad[row : row + 1], y[:1])

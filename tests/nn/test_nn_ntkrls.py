@@ -99,5 +99,5 @@ def test_float32_is_near_float64() -> None:
     ],
 )
 def test_invalid_arguments(arguments: Any, message: str) -> None:
-    with pytest.raises(ParameterError, match=f"op.nn.NTKRLS: {message}"):
+    with pytest.raises(ParameterError, match=f"NTKRLS: {message}"):
         op.nn.NTKRLS(mlp(), **arguments)

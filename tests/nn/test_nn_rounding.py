@@ -111,7 +111,7 @@ def test_module_is_not_changed() -> None:
 def test_uncopyable_module_is_compared_directly() -> None:
     module = Steep(1e5)
     module.__dict__["lock"] = __import__("threading").Lock()
-    rows = batch(torch.randn(4, 4), torch.float32, torch.device("cpu"), "here")
+    rows = batch(torch.randn(4, 4), torch.float32, torch.device("cpu"))
     assert not differs_by_rounding(module, rows, 0, module(rows.args[0][:1]))
 
 

@@ -28,9 +28,9 @@ Y = X @ [1.0, 2.0, 3.0]
 @pytest.mark.parametrize("text", [X.astype(str), X.astype(str).astype(object), [["1", 2, 3]] * 6])
 def test_numeric_text_is_refused(text: Any) -> None:
     with pytest.raises(TypeMismatchError, match="Encode"):
-        validation.matrix(text, "here")
+        validation.matrix(text)
     with pytest.raises(TypeMismatchError):
-        validation.targets(np.array(["1"] * 6), 6, "here")
+        validation.targets(np.array(["1"] * 6), 6)
 
 
 @pytest.mark.parametrize("value", [np.timedelta64(3, "s"), np.datetime64("2020-01-01"), "1"])
@@ -54,17 +54,17 @@ def test_single_dict_as_block_is_refused() -> None:
 def test_masked_values_are_missing() -> None:
     masked = np.ma.masked_greater(X, 1.0)
     with pytest.raises(NotFiniteError):
-        validation.matrix(masked, "here")
+        validation.matrix(masked)
     with pytest.raises(NotFiniteError):
-        validation.row_vector(np.ma.array(X[0], mask=[0, 1, 0]), "here", d=None, names=None)
-    assert validation.matrix(np.ma.array(X), "here")[0].tolist() == X.tolist()
+        validation.row_vector(np.ma.array(X[0], mask=[0, 1, 0]), d=None, names=None)
+    assert validation.matrix(np.ma.array(X))[0].tolist() == X.tolist()
     with pytest.raises(LabelError, match="masked"):
-        validation.labels(np.ma.array([1, 2], mask=[0, 1]), 2, "here")
+        validation.labels(np.ma.array([1, 2], mask=[0, 1]), 2)
 
 
 def test_integers_beyond_float64_are_refused() -> None:
     with pytest.raises(TypeMismatchError, match="too large"):
-        validation.matrix([[10**400]], "here")
+        validation.matrix([[10**400]])
 
 
 def unaligned(array: Any) -> Any:
@@ -90,7 +90,7 @@ def test_unaligned_arrays_are_accepted(make: Any) -> None:
 
 def test_empty_targets_and_rows_are_refused() -> None:
     with pytest.raises(ShapeError):
-        validation.targets(np.zeros((6, 0)), 6, "here")
+        validation.targets(np.zeros((6, 0)), 6)
     for model in (op.RLSRegressor(), op.SGDRegressor()):
         with pytest.raises(ShapeError):
             model.learn_one(np.zeros(0), 1.0)
@@ -153,13 +153,13 @@ def test_integer_names_in_dicts_are_accepted() -> None:
 )
 def test_labels_of_mixed_kinds_are_refused(mixed: list[Any]) -> None:
     with pytest.raises(LabelError, match="one kind"):
-        validation.labels(mixed, 2, "here")
+        validation.labels(mixed, 2)
 
 
 @pytest.mark.parametrize("large", [[2**63, 1], [2**63, -1], [2**64, 1]])
 def test_large_integer_labels_are_not_rounded(large: list[int]) -> None:
     with pytest.raises(LabelError, match="64 bits"):
-        validation.labels(large, 2, "here")
+        validation.labels(large, 2)
     model = op.RLSClassifier()
     model.learn_one(X[0], 1)
     with pytest.raises(LabelError, match="64 bits"):
@@ -200,8 +200,8 @@ def test_invalid_classes_are_refused(kind: Any, wrong: Any) -> None:
 
 def test_check_subset_preserves_order_of_names() -> None:
     known = ["one", "two", "three"]
-    assert validation.check_subset(None, known, "names", "here") == known
-    assert validation.check_subset(iter(["three", "one", "one"]), known, "names", "here") == [
+    assert validation.check_subset(None, known, "names") == known
+    assert validation.check_subset(iter(["three", "one", "one"]), known, "names") == [
         "one",
         "three",
     ]
@@ -210,7 +210,7 @@ def test_check_subset_preserves_order_of_names() -> None:
 @pytest.mark.parametrize(
     ("given", "prediction"),
     [
-        (["tow"], r"here: `names` .* got 'tow'\. Did you mean 'two'"),
+        (["tow"], r"`names` .* got 'tow'\. Did you mean 'two'"),
         ("two", r"got 'two'\. .* Pass a list"),
         ([], r"got \[\]"),
         ([None], "got None"),
@@ -219,7 +219,7 @@ def test_check_subset_preserves_order_of_names() -> None:
 )
 def test_invalid_subsets_are_refused(given: Any, prediction: str) -> None:
     with pytest.raises(ParameterError, match=prediction):
-        validation.check_subset(given, ["one", "two", "three"], "names", "here")
+        validation.check_subset(given, ["one", "two", "three"], "names")
 
 
 @pytest.mark.parametrize("n", [3, 3000], ids=["few", "many"])
@@ -228,7 +228,7 @@ def test_invalid_subsets_are_refused(given: Any, prediction: str) -> None:
 def test_values_whose_sum_overflows_are_finite(n: int, value: float, order: Any) -> None:
     X = np.full((n, 4), value, order=order)
     assert validation.is_matrix(X, 4)
-    assert validation.matrix(X, "here", d=4)[0] is X
+    assert validation.matrix(X, d=4)[0] is X
 
 
 @pytest.mark.parametrize("n", [3, 3000], ids=["few", "many"])
@@ -238,7 +238,7 @@ def test_single_nonfinite_value_is_found(n: int, value: float) -> None:
     X[n - 1, 2] = value
     assert not validation.is_matrix(X, 4)
     with pytest.raises(NotFiniteError, match=f"row {n - 1}, column 2"):
-        validation.matrix(X, "here", d=4)
+        validation.matrix(X, d=4)
 
 
 @pytest.mark.parametrize(

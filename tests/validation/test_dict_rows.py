@@ -27,14 +27,14 @@ VALUES = st.one_of(
 
 def as_table(row: dict[Any, Any]) -> Any:
     try:
-        return validation.matrix(Table.from_rows([row]), "here", d=3, names=NAMES)[0].ravel()
+        return validation.matrix(Table.from_rows([row]), d=3, names=NAMES)[0].ravel()
     except OnepassError as error:
         return type(error), str(error)
 
 
 def as_row(row: dict[Any, Any]) -> Any:
     try:
-        return validation.row_vector(row, "here", d=3, names=NAMES)
+        return validation.row_vector(row, d=3, names=NAMES)
     except OnepassError as error:
         return type(error), str(error)
 
@@ -81,12 +81,12 @@ def test_order_of_keys_does_not_matter(order: list[str], values: list[float]) ->
     ],
 )
 def test_invalid_rows_are_refused(row: dict[str, Any], error: type[Exception]) -> None:
-    with pytest.raises(error, match="here"):
-        validation.row_vector(row, "here", d=3, names=NAMES)
+    with pytest.raises(error, match=r"column|row|`x`"):
+        validation.row_vector(row, d=3, names=NAMES)
 
 
 def test_defaultdict_gets_no_new_keys() -> None:
     row = defaultdict(float, a=1.0, b=2.0)
     with pytest.raises(ColumnError):
-        validation.row_vector(row, "here", d=3, names=NAMES)
+        validation.row_vector(row, d=3, names=NAMES)
     assert list(row) == ["a", "b"]

@@ -97,7 +97,7 @@ def test_plain_frames_equal_their_columns(*, frame: Any, most: int, compiled: bo
 def values(frame: Any) -> Any:
     """The validated rows and names, or the error."""
     try:
-        return validation.matrix(frame, "here")
+        return validation.matrix(frame)
     except NotFiniteError as error:
         return str(error)
 
@@ -148,28 +148,28 @@ def test_large_whole_numbers_are_rounded(library: str, more: dict[str, Array]) -
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_columns_in_another_order_are_selected_by_name(library: str) -> None:
     frame = frame_of(library, {"b": np.array([1.0, 2.0]), "a": np.array([3, 4])}, set(), 2)
-    array, names = validation.matrix(frame, "here", d=2, names=["a", "b"])
+    array, names = validation.matrix(frame, d=2, names=["a", "b"])
     assert array.tolist() == [[3.0, 1.0], [4.0, 2.0]]
     assert names == ["a", "b"]
     with pytest.raises(ColumnError, match="unseen at fit time:\n- b"):
-        validation.matrix(frame, "here", d=2, names=["a", "c"])
+        validation.matrix(frame, d=2, names=["a", "c"])
 
 
 def test_contiguous_rows_are_not_copied() -> None:
     X = np.ones((3, 2))
     frame = pd.DataFrame(X, columns=["a", "b"], copy=False)
-    array, names = validation.matrix(frame, "here", names=["a", "b"])
+    array, names = validation.matrix(frame, names=["a", "b"])
     assert np.shares_memory(array, X)
     assert names == ["a", "b"]
     X[2, 1] = np.nan
     with pytest.raises(NotFiniteError, match="NaN in row 2, column 'b'"):
-        validation.matrix(frame, "here")
+        validation.matrix(frame)
 
 
 def test_invalid_labels_of_plain_frames_are_refused() -> None:
     for labels, match in ((["a", "a"], "unique"), ([1, "1"], "equal as text"), (["\ud800"], "UTF")):
         frame = pd.DataFrame(np.ones((2, len(labels))), columns=pd.Index(labels, dtype=object))
-        for convert in (Table.from_frame, lambda f: validation.matrix(f, "here")):
+        for convert in (Table.from_frame, validation.matrix):
             with pytest.raises(ColumnError, match=match):
                 convert(frame)
 
@@ -222,10 +222,10 @@ def test_memory_is_that_of_the_rows_and_a_slice(
     columns = {"a": np.ones(n), "b": np.ones(n, dtype=bool), "c": np.ones(n, dtype=np.int32)}
     frame = frame_of(library, columns, set(), n // 2)
     monkeypatch.setattr(frames, "_VALUES", 3 * 1000)
-    validation.matrix(frame, "here")
+    validation.matrix(frame)
     tracemalloc.start()
     try:
-        validation.matrix(frame, "here")
+        validation.matrix(frame)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

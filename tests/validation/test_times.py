@@ -35,12 +35,12 @@ def test_single_dates_are_converted_as_those_of_blocks(time: Any) -> None:
     aware = time.tzinfo is not None if isinstance(time, dt.datetime) else None
     converted = time_like(EARLY, time, aware)
     if converted is not None:
-        block = times([time], 1, "here", dates=True, last=None)
+        block = times([time], 1, dates=True, last=None)
         assert converted == block[0]
         assert converted.dtype == block.dtype
     elif not isinstance(time, np.datetime64) and not getattr(time, "nanosecond", 0):
         with pytest.raises(OnepassError):
-            times([time], 1, "here", dates=True, last=None)
+            times([time], 1, dates=True, last=None)
 
 
 @given(DATETIMES)
@@ -53,7 +53,7 @@ def test_datetimes_that_differ_in_zones_are_not_converted(time: Any) -> None:
 def test_datetimes_are_those_of_utc(time: dt.datetime, fold: int) -> None:
     time = time.replace(fold=fold)
     naive = time if time.tzinfo is None else time.astimezone(dt.UTC).replace(tzinfo=None)
-    assert times([time], 1, "here", dates=True, last=None)[0] == np.datetime64(naive, "us")
+    assert times([time], 1, dates=True, last=None)[0] == np.datetime64(naive, "us")
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64, np.uint8])

@@ -224,9 +224,8 @@ def model_first(model: Path) -> None:
 
     if format_of(model.name) is not None:
         raise ParameterError(
-            "the first argument must be a model file of onepass run --save, got "
-            f"{model}. Pass the model, then the source: onepass predict m.onepass "
-            "new.csv.",
+            f"the first argument must be a model file of onepass run --save, got {model}. Pass the "
+            "model, then the source: onepass predict m.onepass new.csv.",
             "predict",
         )
 

@@ -126,15 +126,6 @@ def _readable(value: object) -> str:
     return text or "–"
 
 
-_FORGETTING = (  # remedies in Python, and on the command line
-    "Use plain forgetting, such as forgetting=op.forgetting.Exponential(0.99), or a Window.",
-    (
-        "Learn the parts with plain forgetting, --set rls__forgetting=exponential:0.999, or with a "
-        "window, such as --set rls__forgetting=window:1000."
-    ),
-)
-
-
 def merge(
     *models: Annotated[Path, Parameter(allow_leading_hyphen=False)],
     save: Path,
@@ -183,11 +174,7 @@ def merge(
         try:
             merged.merge(part, concurrent=concurrent)
         except OnepassError as error:
-            text = str(error).replace(*_FORGETTING)
-            raise MergeError(
-                f"{model} with {first}: {text}",
-                "merge",
-            ) from error
+            raise MergeError(f"{model} with {first}: {error}", "merge") from error
     saved(merged, save)
     kind = get_tags(merged).merging
     kind = "" if kind == "exact" else f", {kind}"

@@ -119,6 +119,7 @@ def predict(
         Print no messages.
     """
     from onepass import load
+    from onepass.errors import calling
     from onepass.evaluate import predictions
     from onepass.stream import read, write
     from onepass.stream.write import written_as
@@ -126,7 +127,8 @@ def predict(
     with usage_errors("predict"):
         model_first(model)
         if out is not None:
-            written_as(out, "predict: --out")
+            with calling("predict: --out"):
+                written_as(out)
             check_not_overwritten([source, *more, model], [out], "predict: --out")
             out.parent.mkdir(parents=True, exist_ok=True)
     fitted = load(model)

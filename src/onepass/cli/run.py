@@ -344,8 +344,7 @@ def _check(sources: list[str], models: list[str], save: Path | None, report: Pat
     if report is not None:
         if report.exists() and not report.is_dir():
             raise ParameterError(
-                f"--report must be a folder, got the file {report}. Use another path.",
-                "run",
+                f"--report must be a folder, got the file {report}. Use another path.", "run"
             )
         check_not_overwritten(sources, [report / name for name in FILES], "run: --report")
         report.mkdir(parents=True, exist_ok=True)

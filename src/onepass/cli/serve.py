@@ -234,9 +234,8 @@ def _begun(
         name, made = name or path.name.partition(".")[0], load(path)
     elif len(path.parts) > 1 or path.suffix:
         raise ParameterError(
-            f"{model} must be an existing model file or the name of a model, got no "
-            "such file. Check the path, or choose one of "
-            f"{', '.join(models.names(task or _TASK))}.",
+            f"{model} must be an existing model file or the name of a model, got no such file. "
+            f"Check the path, or choose one of {', '.join(models.names(task or _TASK))}.",
             "serve",
         )
     else:
@@ -251,10 +250,7 @@ def _check_none(options: Mapping[str, object], needed: str) -> None:
 
     for option, value in options.items():
         if value:
-            raise ParameterError(
-                f"{option} requires {needed}. Omit {option}.",
-                "serve",
-            )
+            raise ParameterError(f"{option} requires {needed}. Omit {option}.", "serve")
 
 
 def _tokens(path: Path | None) -> "Tokens":

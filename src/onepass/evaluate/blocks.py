@@ -50,15 +50,13 @@ class Block:
         return len(self.y)
 
 
-def blocks(stream: Iterable[object], where: str, start: int = 0) -> Iterator[Block]:
+def blocks(stream: Iterable[object], start: int = 0) -> Iterator[Block]:
     """Return the blocks of a stream, or of a pair of arrays or frames.
 
     Parameters
     ----------
     stream : Stream, iterable of blocks, or tuple (X, y)
         A block has ``X`` and ``y``, and may have ``time``, ``first`` and ``skipped``.
-    where : str
-        The public call, for messages.
     start : int
         Number of rows to skip at the beginning, including rows that the stream skips. A stream with
         the attribute ``start`` skips them itself.
@@ -75,20 +73,18 @@ def blocks(stream: Iterable[object], where: str, start: int = 0) -> Iterator[Blo
     if isinstance(stream, tuple) and len(stream) == 2:
         X = sliceable(stream[0])
         if not isinstance(X, Table):
-            check_contains_rows(stream[0], where)
-        return _split_pair(X, _as_targets(stream[1]), where, start)
+            check_contains_rows(stream[0])
+        return _split_pair(X, _as_targets(stream[1]), start)
     if isinstance(stream, Iterable) and not isinstance(stream, (str, np.ndarray)):
-        found = (_block(rows, where) for rows in stream)
-        return found if hasattr(stream, "start") else _skip_rows(found, start, where)
+        found = (_block(rows) for rows in stream)
+        return found if hasattr(stream, "start") else _skip_rows(found, start)
     raise ParameterError(
         "`stream` must be a stream, an iterable of blocks or a pair (X, y), got "
-        f"{type(stream).__name__}. Open a source with op.stream.read(source, "
-        "target=...).",
-        where,
+        f"{type(stream).__name__}. Open a source with op.stream.read(source, target=...)."
     )
 
 
-def _skip_rows(found: Iterator[Block], start: int, where: str) -> Iterator[Block]:
+def _skip_rows(found: Iterator[Block], start: int) -> Iterator[Block]:
     """Yield the blocks after the first ``start`` rows."""
     behind = 0
     for block in found:
@@ -97,37 +93,32 @@ def _skip_rows(found: Iterator[Block], start: int, where: str) -> Iterator[Block
             yield block
         elif behind > start:
             if block.skipped:
-                raise _too_few(where, start, "a block that skips rows and does not end there")
+                raise _too_few(start, "a block that skips rows and does not end there")
             time = None if block.time is None else block.time[over:]
             first = None if block.first is None else block.first + over
             yield Block(sliceable(block.X)[over:], block.y[over:], time, first)
     if behind < start:
-        raise _too_few(where, start, f"{behind:,}")
+        raise _too_few(start, f"{behind:,}")
 
 
-def _too_few(where: str, start: int, found_rows: str) -> SourceError:
+def _too_few(start: int, found_rows: str) -> SourceError:
     return SourceError(
-        f"`stream` must contain the {start:,} rows that were learned before, which are "
-        f"skipped, got {found_rows}. Pass the stream of the first run, with its first "
-        "rows.",
-        where,
+        f"`stream` must contain the {start:,} rows that were learned before, which are skipped, "
+        f"got {found_rows}. Pass the stream of the first run, with its first rows."
     )
 
 
-def _block(rows: object, where: str) -> Block:
+def _block(rows: object) -> Block:
     """Convert an object with the attributes of a block to a block."""
     if not hasattr(rows, "X") or not hasattr(rows, "y"):
         raise ParameterError(
-            "each block of the stream must have `X` and `y`, got a "
-            f"{type(rows).__name__}. Read rows with op.stream.read, or pass one pair "
-            "(X, y).",
-            where,
+            f"each block of the stream must have `X` and `y`, got a {type(rows).__name__}. Read "
+            "rows with op.stream.read, or pass one pair (X, y)."
         )
     if rows.y is None:
         raise ParameterError(
             "the stream must have targets, got rows with `y` None. Name the target "
-            "column: op.stream.read(source, target=...).",
-            where,
+            "column: op.stream.read(source, target=...)."
         )
     return Block(
         rows.X,
@@ -144,16 +135,15 @@ def _as_targets(y: object) -> Array:
     return np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
 
 
-def _split_pair(X: Table | Array, y: Array, where: str, start: int) -> Iterator[Block]:
+def _split_pair(X: Table | Array, y: Array, start: int) -> Iterator[Block]:
     """Divide a pair of arrays into blocks."""
     if np.ndim(y) == 0 or len(X) != len(y):
         raise ShapeError(
             f"`y` must contain one target for each of the {len(X)} rows of X, got shape "
-            f"{np.shape(y)}. Check that X and y come from the same rows.",
-            where,
+            f"{np.shape(y)}. Check that X and y come from the same rows."
         )
     if start > len(y):
-        raise _too_few(where, start, f"{len(y):,}")
+        raise _too_few(start, f"{len(y):,}")
     at = range(start, len(y), _BLOCK)
     return (Block(X[a : a + _BLOCK], y[a : a + _BLOCK], first=a) for a in at)
 

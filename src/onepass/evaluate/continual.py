@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import LabelError, ParameterError, RowsRefusedWarning
+from onepass.errors import LabelError, ParameterError, RowsRefusedWarning, calling
 from onepass.evaluate.continual_jobs import (
     Job,
     RunFolder,
@@ -51,12 +51,10 @@ def _checked_models(models: object) -> dict[str, Any]:
     if invalid or not named:
         name, model = next(iter(invalid.items()), ("", None))
         raise ParameterError(
-            "`models` must be learners, with `predict` and `partial_fit` or `learn`, "
-            "or functions that return one, got "
-            f"{f'{name!r}: {model!r}' if invalid else 'none'}. Pass an instance, or a "
-            "function of the seed; wrap a network in a learner, as in "
-            "op.nn.ORFit(module).",
-            _WHERE,
+            "`models` must be learners, with `predict` and `partial_fit` or `learn`, or functions "
+            f"that return one, got {f'{name!r}: {model!r}' if invalid else 'none'}. Pass an "
+            "instance, or a function of the seed; wrap a network in a learner, as in "
+            "op.nn.ORFit(module)."
         )
     return named
 
@@ -69,14 +67,13 @@ def _is_factory(model: object) -> bool:
 def _checked_seeds(seeds: object) -> list[int]:
     """Check the seeds, and return them as a list."""
     if isinstance(seeds, (list, tuple, range, np.ndarray)):
-        chosen = [whole(seed, "seeds", _WHERE, low=0) for seed in seeds]
+        chosen = [whole(seed, "seeds", low=0) for seed in seeds]
     else:
-        chosen = list(range(whole(seeds, "seeds", _WHERE, low=1)))
+        chosen = list(range(whole(seeds, "seeds", low=1)))
     if not chosen or len(set(chosen)) < len(chosen):
         raise ParameterError(
             f"`seeds` must be a number of seeds, or distinct seeds, got {seeds!r}. Pass "
-            "5 for 0, 1, 2, 3, 4.",
-            _WHERE,
+            "5 for 0, 1, 2, 3, 4."
         )
     return chosen
 
@@ -86,15 +83,14 @@ def _checked_source(experiences: object) -> Any:
     if hasattr(experiences, "test_sets") or callable(experiences):
         return experiences
     if isinstance(experiences, (list, tuple)) and experiences:
-        made = [experience(e, f"task {i}", _WHERE) for i, e in enumerate(experiences, 1)]
+        made = [experience(e, f"task {i}") for i, e in enumerate(experiences, 1)]
         return _check_targets(ExperienceList(made))
     if isinstance(experiences, Iterable) and not isinstance(experiences, (list, tuple, str)):
-        return (experience(e, f"task {i}", _WHERE) for i, e in enumerate(experiences, 1))
+        return (experience(e, f"task {i}") for i, e in enumerate(experiences, 1))
     raise ParameterError(
         "`experiences` must be op.stream.Experiences, a function of a seed that "
         "returns them, or an iterable of experiences, got "
-        f"{type(experiences).__name__}. Create them with op.stream.experiences(X, y).",
-        _WHERE,
+        f"{type(experiences).__name__}. Create them with op.stream.experiences(X, y)."
     )
 
 
@@ -106,10 +102,8 @@ def _check_targets(listed: ExperienceList) -> ExperienceList:
     )
     if len(kinds) > 1:
         raise LabelError(
-            "all `experiences` must have targets of one type, got "
-            f"{' and '.join(kinds)}. Convert all labels to one type; targets of dtype "
-            "float are for regression.",
-            _WHERE,
+            f"all `experiences` must have targets of one type, got {' and '.join(kinds)}. Convert "
+            "all labels to one type; targets of dtype float are for regression."
         )
     return listed
 
@@ -130,31 +124,29 @@ def _checked_rules(
     if wanted not in SCENARIOS:
         raise ParameterError(
             f"`scenario` must be one of {', '.join(SCENARIOS)}, got {scenario!r}. Use "
-            "one of these, or None.",
-            _WHERE,
+            "one of these, or None."
         )
     if (wanted == "domain") != (natural == "domain") and len(test_sets) > 1:
         have = "share their classes" if shared else "have disjoint classes"
         have = "have numbers as targets" if task == "regression" else have
         raise ParameterError(
             f"`scenario` must suit the tasks, got {wanted!r} for tasks that {have}. "
-            + ("Omit it." if natural == "domain" else "Create tasks with within=True."),
-            _WHERE,
+            + ("Omit it." if natural == "domain" else "Create tasks with within=True.")
         )
     if not (callable(rules["clock"]) or rules["clock"] is None):
         raise ParameterError(
             f"`clock` must be a function that returns seconds, got {rules['clock']!r}. "
-            "Pass time.process_time.",
-            _WHERE,
+            "Pass time.process_time."
         )
     measure = metric or ("accuracy" if task == "classification" else "rmse")
-    metric_class(measure, task, _WHERE)
+    metric_class(measure, task)
     return Rules(wanted, task, measure, **rules)
 
 
 _WHERE = "op.evaluate.continual"
 
 
+@calling("op.evaluate.continual")
 def continual(
     models: object,
     experiences: Iterable[object] | Callable[..., object],
@@ -238,24 +230,22 @@ def continual(
     (True, (5, 5))
     """
     named = _checked_models(models)
-    rules = {"batch": whole(batch, "batch", _WHERE, low=1),
-             "block": whole(block, "block", _WHERE, low=1), "clock": clock}  # fmt: skip
-    processes = whole(jobs, "jobs", _WHERE, low=1)
+    rules = {"batch": whole(batch, "batch", low=1),
+             "block": whole(block, "block", low=1), "clock": clock}  # fmt: skip
+    processes = whole(jobs, "jobs", low=1)
     chosen = _checked_seeds(seeds)
     source = _checked_source(experiences)
     if not (callable(on_progress) or on_progress is None):
         raise ParameterError(
             f"`on_progress` must be a function of a number, got {on_progress!r}. Pass a "
-            "function, or None.",
-            _WHERE,
+            "function, or None."
         )
     if isinstance(source, Iterable) and not hasattr(source, "test_sets"):
         if len(chosen) > 1 or processes > 1 or path is not None:
             raise ParameterError(
                 "an iterator can be consumed only once, which requires one seed, "
                 f"`jobs` 1 and `path` None, got {len(chosen)} seeds, jobs={processes}, "
-                f"path={path}. Pass a list, Experiences, or a function of the seed.",
-                _WHERE,
+                f"path={path}. Pass a list, Experiences, or a function of the seed."
             )
         return _warn_incomplete(
             _evaluate_iterator(named, source, scenario, metric, rules, chosen[0], on_progress)
@@ -263,11 +253,9 @@ def continual(
     setting = Setting(named, source, Rules("", "", "", batch, block))
     if len(chosen) > 1 and not setting.drawn:
         raise ParameterError(
-            "with several `seeds` the experiences or a model must be functions of a "
-            f"seed, got {len(chosen)} seeds and no such function: all runs would be "
-            "equal. Pass a function, such as functools.partial(op.stream.split_mnist, "
-            "…).",
-            _WHERE,
+            "with several `seeds` the experiences or a model must be functions of a seed, got "
+            f"{len(chosen)} seeds and no such function: all runs would be equal. Pass a function, "
+            "such as functools.partial(op.stream.split_mnist, …)."
         )
     first = setting.source(chosen[0])
     setting = Setting(named, source, _checked_rules(first, scenario, metric, rules))
@@ -276,8 +264,7 @@ def continual(
         raise ParameterError(
             "`experiences` must have equal length for all seeds, got "
             f"{ {seed: len(each.experiences) for seed, each in outlines.items()} }. "
-            "Create equally many, or evaluate each seed separately.",
-            _WHERE,
+            "Create equally many, or evaluate each seed separately."
         )
     runs = _runs(setting, outlines, processes, path, on_progress)
     names = (_names([each.tasks for each in outlines.values()]),
@@ -295,7 +282,7 @@ def _warn_incomplete(report: ContinualReport) -> ContinualReport:
             f"{' '.join(' | '.join(failed).split()).rstrip('.')}. Correct the labels or the model; "
             "until then it is never marked as best.",
             RowsRefusedWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return report
 
@@ -385,8 +372,7 @@ def _evaluate_iterator(
     first = next(source, None)
     if first is None:
         raise ParameterError(
-            "there must be an experience, got an empty iterator. Pass a new iterator.",
-            _WHERE,
+            "there must be an experience, got an empty iterator. Pass a new iterator."
         )
     listed = ExperienceList([first])
     final = _checked_rules(

@@ -83,12 +83,11 @@ class Setting:
         given = self.experiences
         if hasattr(given, "test_sets"):
             return given
-        found = from_factory(given, seed, _WHERE)
+        found = from_factory(given, seed)
         if not hasattr(found, "test_sets"):
             raise ParameterError(
                 "a function of `experiences` must return op.stream.Experiences, got "
-                f"{type(found).__name__}. Return, for example, op.stream.experiences(X, "
-                "y).",
+                f"{type(found).__name__}. Return, for example, op.stream.experiences(X, y).",
                 _WHERE,
             )
         return found
@@ -96,12 +95,11 @@ class Setting:
     def model(self, job: Job) -> Any:
         """Create the learner of a run."""
         given = self.models[job.model]
-        model = deepcopy(given) if is_learner(given) else from_factory(given, job.seed, _WHERE)
+        model = deepcopy(given) if is_learner(given) else from_factory(given, job.seed)
         if not is_learner(model):
             raise ParameterError(
-                "a function of `models` must return a learner, with `predict` and "
-                f"`partial_fit` or `learn`, got {model!r} from {job.model!r}. Return an "
-                "instance.",
+                "a function of `models` must return a learner, with `predict` and `partial_fit` or "
+                f"`learn`, got {model!r} from {job.model!r}. Return an instance.",
                 _WHERE,
             )
         kind = unsuitable_type(model, self.rules.task)
@@ -159,7 +157,7 @@ def results(
     here = processes == 1 or len(jobs) < 2
     function = partial(_run, setting, notify if here else None)
     try:
-        for job, (run, failed) in run_parallel(function, jobs, processes, where=_WHERE):
+        for job, (run, failed) in run_parallel(function, jobs, processes):
             if not here:
                 notify(job, len(run.matrix))
             yield job, run, failed
@@ -199,11 +197,10 @@ class RunFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         if not isinstance(path, (str, os.PathLike)):
             raise ParameterError(
-                f"`path` must be a folder for runs, got {path!r}. Pass a path.",
-                _WHERE,
+                f"`path` must be a folder for runs, got {path!r}. Pass a path.", _WHERE
             )
         self.path = Path(path)
-        with write_errors(self.path, _WHERE):
+        with write_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
 
     def find(
@@ -243,9 +240,8 @@ class RunFolder:
             )
         if (len(run.matrix), len(run.before)) != size:
             raise SourceError(
-                f"{path} must be a run of {size[0]} experiences and {size[1]} tests, "
-                f"got {len(run.matrix)} and {len(run.before)}. Delete the file to "
-                "repeat the run.",
+                f"{path} must be a run of {size[0]} experiences and {size[1]} tests, got "
+                f"{len(run.matrix)} and {len(run.before)}. Delete the file to repeat the run.",
                 _WHERE,
             )
         return run
@@ -258,7 +254,7 @@ class RunFolder:
             "run": infinities_as_text(asdict(run)),
         }
         path = self._file(run.model, run.seed)
-        with write_errors(path, _WHERE), atomic_write(path) as temporary:
+        with write_errors(path), atomic_write(path) as temporary:
             text = json.dumps(tree, ensure_ascii=False, allow_nan=False)
             temporary.write_text(text + "\n", encoding="utf-8")
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from onepass.errors import public
 from onepass.evaluate.continual_measures import MEASURES, ContinualScore, pairs, task_scores
 from onepass.evaluate.continual_run import Run
 from onepass.evaluate.figures import (
@@ -145,6 +146,7 @@ class ContinualReport(BaseReport):
     backward_transfer = _each("backward_transfer")
     forward_transfer = _each("forward_transfer")
 
+    @public
     def compare(self, measure: str = "average", against: str | None = None) -> list[dict[str, Any]]:
         """Compare models by two-sided paired t-tests over the seeds that they share.
 
@@ -175,6 +177,7 @@ class ContinualReport(BaseReport):
         return self._table().to_latex()
 
     @classmethod
+    @public
     def from_json(cls, source: str | os.PathLike[str]) -> ContinualReport:
         """Read a report that ``to_json`` has written.
 
@@ -188,8 +191,9 @@ class ContinualReport(BaseReport):
         SourceError
             If the file does not exist, or is not a report.
         """
-        return read_json(source, cls, "ContinualReport.from_json", cls._check)
+        return read_json(source, cls, cls._check)
 
+    @public
     def to_frame(
         self,
         library: Literal["pandas", "polars", "pyarrow"] | None = None,
@@ -214,6 +218,7 @@ class ContinualReport(BaseReport):
         """
         return self._frame(library, of)
 
+    @public
     def to_csv(
         self,
         path: str | os.PathLike[str] | None = None,
@@ -229,8 +234,8 @@ class ContinualReport(BaseReport):
         of : {"scores", "runs", "matrix", "pairs"}
             The kind of rows.
         """
-        text = to_csv(self._records(of, "to_csv"))
-        return text if path is None else self._write(text, path, "to_csv")
+        text = to_csv(self._records(of))
+        return text if path is None else self._write(text, path)
 
     def _files(self) -> Mapping[str, Callable[[Path], object]]:
         return {
@@ -383,6 +388,7 @@ class ContinualReport(BaseReport):
 
     # -- figures -----------------------------------------------------------------------------------
 
+    @public
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Plot the mean over the tasks so far after each experience, with bands of ± 1 deviation.
 
@@ -408,7 +414,7 @@ class ContinualReport(BaseReport):
         letters = max(len(line) for name in names for line in name.split("\n"))
         lines = sum(name.count("\n") + 1 for name in names)
         size = (5.2 + _LETTER * max(16, letters), max(3.2, 0.17 * lines))
-        with new_figure(size, path, "ContinualReport.plot") as figure:
+        with new_figure(size, path) as figure:
             axes = figure.subplots()
             x = np.arange(1, len(self.experiences) + 1)
             shown = []
@@ -426,6 +432,7 @@ class ContinualReport(BaseReport):
             legend_beside(figure, shown)
         return figure
 
+    @public
     def plot_matrix(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Plot R of each model as a heat map; parameters and errors as in :meth:`plot`."""
         shown = {name: self._scale * score.accuracy_matrix for name, score in self.scores.items()}
@@ -436,7 +443,7 @@ class ContinualReport(BaseReport):
         across = min(_COLUMNS, len(shown))
         down = math.ceil(len(shown) / across)
         size = (2.7 * across + 0.8, 2.6 * down + 0.3)
-        with new_figure(size, path, "ContinualReport.plot_matrix") as figure:
+        with new_figure(size, path) as figure:
             grid = figure.subplots(down, across, squeeze=False)
             for axes in grid.flat[len(shown) :]:
                 axes.set_axis_off()

@@ -140,8 +140,7 @@ class LearnerAdapter:
                 raise ParameterError(
                     f"{type(self.model).__name__} requires all classes in advance, got "
                     "an iterator, whose classes are unknown. Pass a list of "
-                    "experiences, or a learner that accepts new classes.",
-                    _WHERE,
+                    "experiences, or a learner that accepts new classes."
                 )
             classes = {"classes": self._labels} if must and not self._classes_passed else {}
             verb(X[part], y[part], **classes)
@@ -152,8 +151,7 @@ class LearnerAdapter:
         if y.dtype.kind not in "biuf":  # '0' would be read as 0, and 0 never equals '0'
             raise LabelError(
                 f"{type(self.model).__name__} requires classes to be whole numbers "
-                f"starting at 0, got text, such as {str(y[0])!r}. Number the classes.",
-                _WHERE,
+                f"starting at 0, got text, such as {str(y[0])!r}. Number the classes."
             )
         targets = y.astype(np.int64 if y.dtype.kind in "iub" else np.float32)
         for part in gen_batches(len(y), self._batch):
@@ -458,7 +456,7 @@ class ContinualRun:
         self._undefined |= predictions.dtype.kind == "f" and bool(np.isnan(predictions).any())
         self._seconds[1] += self._now() - start
         self._rows_predicted += len(test_set.y)
-        metric = metric_class(self.rules.metric, self.rules.task, _WHERE)()
+        metric = metric_class(self.rules.metric, self.rules.task)()
         return float(metric.add(test_set.y, predictions).value)
 
     def result(self, name: str, seed: int, when: Iterable[int]) -> Run:
@@ -568,7 +566,7 @@ def is_learner(model: object) -> bool:
     return predicts and learns
 
 
-def from_factory(factory: Callable[..., _Made], seed: int, where: str) -> _Made:
+def from_factory(factory: Callable[..., _Made], seed: int) -> _Made:
     """Call a factory, with the seed if it has a parameter for it.
 
     Parameters
@@ -577,8 +575,6 @@ def from_factory(factory: Callable[..., _Made], seed: int, where: str) -> _Made:
         A callable with a parameter ``seed``, with one parameter that has no default, or without
         parameters.
     seed : int
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -589,17 +585,16 @@ def from_factory(factory: Callable[..., _Made], seed: int, where: str) -> _Made:
         named = "seed" in signature(factory).parameters
         made = factory(seed=seed) if named else factory(seed)
     else:
-        _check_callable(factory, where)
+        _check_callable(factory)
         made = factory()
     if made is None:
         raise ParameterError(
-            f"a factory must return an object, got None from {factory!r}. Add `return`.",
-            where,
+            f"a factory must return an object, got None from {factory!r}. Add `return`."
         )
     return made
 
 
-def _check_callable(factory: Callable[..., object], where: str) -> None:
+def _check_callable(factory: Callable[..., object]) -> None:
     """Check that a factory can be called without arguments."""
     try:
         signature(factory).bind()
@@ -608,8 +603,7 @@ def _check_callable(factory: Callable[..., object], where: str) -> None:
     except TypeError as error:
         raise ParameterError(
             "a factory must be callable with a seed or without arguments, got "
-            f"{factory!r}: {error}. Bind its other arguments with functools.partial.",
-            where,
+            f"{factory!r}: {error}. Bind its other arguments with functools.partial."
         ) from error
 
 

@@ -38,70 +38,58 @@ from onepass.validation.table import Table, is_missing
 __all__ = ["DelayedLabels", "PendingRows", "Schedule"]
 
 
-def _row_times(
-    time: Array | None, last: object, located: Callable[[int], str], where: str
-) -> Array:
+def _row_times(time: Array | None, last: object, located: Callable[[int], str]) -> Array:
     """Check the times at which rows arrive: numbers or dates that never decrease."""
     if time is None:
         raise ParameterError(
             "`delay_until` requires a stream with times, got a stream without times. "
-            "Name the column of times: op.stream.read(source, time=...), or --time.",
-            where,
+            "Name the column of times: op.stream.read(source, time=...), or --time."
         )
-    at = _checked(np.asarray(time), "the column of times", located, where)
+    at = _instants(np.asarray(time), "the column of times", located)
     before = at[:1] if last is None else np.asarray([last])
     if (before.dtype.kind == "M") != (at.dtype.kind == "M"):
         raise TypeMismatchError(
             f"times must be of one type, got {at.dtype} after {before.dtype}, starting "
-            f"at {located(0)}. Convert them to one type.",
-            where,
+            f"at {located(0)}. Convert them to one type."
         )
     fallen = np.flatnonzero(at < np.concatenate([before, at[:-1]]))
     if len(fallen):
         i = int(fallen[0])
         raise ParameterError(
-            f"with `delay_until` the times of rows must not decrease, got {at[i]} in "
-            f"{located(i)}, after {before[0] if i == 0 else at[i - 1]}. Sort the rows "
-            "by time; if local clocks were set back here, use dates in UTC or with a "
-            "time zone.",
-            where,
+            f"with `delay_until` the times of rows must not decrease, got {at[i]} in {located(i)}, "
+            f"after {before[0] if i == 0 else at[i - 1]}. Sort the rows by time; if local clocks "
+            "were set back here, use dates in UTC or with a time zone."
         )
     return at
 
 
-def _due_times(
-    column: Array, name: str, at: Array, located: Callable[[int], str], where: str
-) -> Array:
+def _due_times(column: Array, name: str, at: Array, located: Callable[[int], str]) -> Array:
     """Check the times at which targets arrive: none precedes its row."""
-    due = _checked(np.asarray(column), f"column {name!r}", located, where)
+    due = _instants(np.asarray(column), f"column {name!r}", located)
     if (due.dtype.kind == "M") != (at.dtype.kind == "M"):
         raise TypeMismatchError(
             f"column {name!r} must have the type of the times of rows, {at.dtype}, got "
-            f"{due.dtype}. Convert one of them.",
-            where,
+            f"{due.dtype}. Convert one of them."
         )
     return np.maximum(due, at)
 
 
-def _checked(values: Array, what: str, located: Callable[[int], str], where: str) -> Array:
+def _instants(values: Array, what: str, located: Callable[[int], str]) -> Array:
     """Return numbers or dates in full precision; raise if one is missing."""
     if values.dtype.kind in "iuf":
-        values = as_numbers(values, where)
+        values = as_numbers(values)
     elif values.dtype.kind == "M":
-        values = as_dates(values, where)
+        values = as_dates(values)
     else:
         raise TypeMismatchError(
             f"{what} must contain the times of rows or targets as numbers or dates, got "
-            f"{values.dtype}. Convert it, or set its type with `types` (--type "
-            "NAME=date).",
-            where,
+            f"{values.dtype}. Convert it, or set its type with `types` (--type NAME=date)."
         )
     missing = np.flatnonzero(is_missing(values))
     if len(missing):
         raise NotFiniteError(
             f"{what} must contain a time for every row, got a missing value in "
-            f"{located(int(missing[0]))}. Fill it in, or drop the row.",
-            where,
+            f"{located(int(missing[0]))}. Fill it in, or drop the row."
         )
     return values
 
@@ -266,13 +254,12 @@ class DelayedLabels:
         if not isinstance(X, Table) or self._until not in X:
             raise ColumnError(
                 "`delay_until` must name a column of the stream that is not dropped, "
-                f"got {self._until!r}. Check the spelling, and do not drop the column.",
-                self._where,
+                f"got {self._until!r}. Check the spelling, and do not drop the column."
             )
         first = rows if block.first is None else block.first
         located = block.located or (lambda i: f"row {first + i:,} (counting from 0)")
-        at = _row_times(block.time, self.last, located, self._where)
-        due = _due_times(X[self._until], self._until, at, located, self._where)
+        at = _row_times(block.time, self.last, located)
+        due = _due_times(X[self._until], self._until, at, located)
         return PendingRows(X.drop([self._until]), block.y, due), at
 
     def _left(self, more: PendingRows, head: int) -> PendingRows | None:
@@ -281,10 +268,8 @@ class DelayedLabels:
         left = more if old is None or not len(old) else _concatenated(old, more)
         if len(left) > self._max_rows:
             raise ParameterError(
-                f"at most {self._max_rows:,} rows may wait for their targets, got "
-                f"{len(left):,}. Increase `max_waiting` if there is enough memory, or "
-                "use a shorter delay.",
-                self._where,
+                f"at most {self._max_rows:,} rows may wait for their targets, got {len(left):,}. "
+                "Increase `max_waiting` if there is enough memory, or use a shorter delay."
             )
         return left[np.argsort(left.due, kind="stable")] if self._until else left
 

@@ -108,7 +108,7 @@ def counts_mistakes(detector: object) -> bool:
     return any(kind.__name__ == _COUNTS for kind in type(detector).__mro__)
 
 
-def check_suited(detectors: Mapping[str, Detector], task: str, where: str) -> None:
+def check_suited(detectors: Mapping[str, Detector], task: str) -> None:
     """Check that detectors suit the task: those that count mistakes need classifiers.
 
     Parameters
@@ -116,8 +116,6 @@ def check_suited(detectors: Mapping[str, Detector], task: str, where: str) -> No
     detectors : mapping of str to detector
     task : {"regression", "classification"}
         The task of the models.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -127,8 +125,7 @@ def check_suited(detectors: Mapping[str, Detector], task: str, where: str) -> No
         if task == "regression" and counts_mistakes(detector):
             raise ParameterError(
                 f"{name} must be used with classifiers, since it counts mistakes, got "
-                "regressors. Use a detector for numbers, such as river.drift.ADWIN.",
-                where,
+                "regressors. Use a detector for numbers, such as river.drift.ADWIN."
             )
 
 
@@ -136,7 +133,6 @@ def error_monitor(
     drift: Detector | Mapping[str, Detector] | None,
     models: Iterable[str],
     task: str,
-    where: str,
     *,
     resumed: bool,
 ) -> ErrorMonitor | None:
@@ -150,8 +146,6 @@ def error_monitor(
         The models to monitor.
     task : {"regression", "classification"}
         The task of the models.
-    where : str
-        The public call, for messages.
     resumed : bool
         Whether the run continues from a checkpoint.
 
@@ -172,8 +166,7 @@ def error_monitor(
         raise ParameterError(
             "`drift` must be omitted when a run is resumed, since checkpoints do not "
             f"contain detectors, got {join_names(list(named))}. Start a new run, or "
-            "resume without detectors.",
-            where,
+            "resume without detectors."
         )
     for detector in named.values():
         able = callable(getattr(detector, "update", None))
@@ -181,10 +174,9 @@ def error_monitor(
         if isinstance(detector, type) or not able:
             raise ParameterError(
                 "`drift` must be a detector with `update` and `drift_detected`, got "
-                f"{detector!r}. Pass an object, such as river.drift.ADWIN().",
-                where,
+                f"{detector!r}. Pass an object, such as river.drift.ADWIN()."
             )
-    check_suited(named, task, where)
+    check_suited(named, task)
     return ErrorMonitor({str(name): one for name, one in named.items()}, models, task)
 
 

@@ -75,9 +75,7 @@ _SETTINGS = {
 
 
 @contextmanager
-def new_figure(
-    size: tuple[float, float], path: str | os.PathLike[str] | None, where: str
-) -> Iterator[Any]:
+def new_figure(size: tuple[float, float], path: str | os.PathLike[str] | None) -> Iterator[Any]:
     """Create an empty figure, and write it when the block ends without an error.
 
     Settings of matplotlib are not changed.
@@ -88,8 +86,6 @@ def new_figure(
         Width and height, in inches.
     path : path, optional
         File to which the figure is written: .png, .svg or .pdf.
-    where : str
-        The public call, for messages.
 
     Yields
     ------
@@ -104,8 +100,8 @@ def new_figure(
     SourceError
         If the file cannot be written.
     """
-    matplotlib = import_extra("matplotlib", extra="plot", where=where)
-    figures = import_extra("matplotlib.figure", extra="plot", where=where)
+    matplotlib = import_extra("matplotlib", extra="plot")
+    figures = import_extra("matplotlib.figure", extra="plot")
     with matplotlib.rc_context(_SETTINGS):
         figure = figures.Figure(figsize=size, dpi=200, layout="constrained")
         if path is not None:
@@ -113,12 +109,11 @@ def new_figure(
             if suffix not in figure.canvas.get_supported_filetypes():
                 raise ParameterError(
                     f"`path` must end in .png, .svg or .pdf, got {os.fspath(path)!r}. "
-                    "Rename the file.",
-                    where,
+                    "Rename the file."
                 )
         yield figure
         if path is not None:
-            with write_errors(path, where):
+            with write_errors(path):
                 figure.savefig(path, bbox_inches="tight", pad_inches=0.04)
 
 
@@ -356,7 +351,6 @@ def learning_curves(
     since: int,
     labels: tuple[str, str, str],
     path: str | os.PathLike[str] | None,
-    where: str,
     *,
     lower_is_better: bool,
 ) -> Any:
@@ -372,7 +366,7 @@ def learning_curves(
         Index of the first point of ``values`` that determines the scale.
     labels : tuple of str
         Labels of both axes, and the title.
-    path, where
+    path : path, optional
         As in :func:`new_figure`.
     lower_is_better : bool
 
@@ -380,7 +374,7 @@ def learning_curves(
     -------
     matplotlib.figure.Figure
     """
-    with new_figure(_CURVES, path, where) as figure:
+    with new_figure(_CURVES, path) as figure:
         axes = figure.add_subplot()
         low, high = _limits(lines, x, x[0][since], lower_is_better=lower_is_better)
         axes.set_ylim(low, high)

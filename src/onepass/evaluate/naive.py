@@ -63,11 +63,11 @@ class _Naive(Learner):
     ) -> tuple[Floats, Array | None, Floats]:
         return super()._learn_block(_zeros(X), y, sample_weight, verb, time)
 
-    def _matrix(self, X: TableLike, verb: str) -> Floats:
-        return super()._matrix(_zeros(X), verb)
+    def _matrix(self, X: TableLike) -> Floats:
+        return super()._matrix(_zeros(X))
 
-    def _row(self, x: object, where: str) -> Floats:
-        del x, where
+    def _row(self, x: object) -> Floats:
+        del x
         return np.zeros(1)
 
     def _set_features(self, d: int, names: list[str] | None) -> None:

@@ -68,8 +68,7 @@ def predictions(
     if proba and not hasattr(model, "predict_proba"):
         raise ParameterError(
             "`proba` must be False for a model without probabilities, got a "
-            f"{type(getattr(model, 'learner', model)).__name__}. Only classifiers have "
-            "them.",
+            f"{type(getattr(model, 'learner', model)).__name__}. Only classifiers have them.",
             _WHERE,
         )
     for rows in stream:

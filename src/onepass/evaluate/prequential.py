@@ -22,7 +22,7 @@ from typing import Any
 
 from sklearn.base import is_classifier, is_regressor
 
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, calling
 from onepass.evaluate.blocks import Block
 from onepass.evaluate.curves import ScoreHistory
 from onepass.evaluate.delay import DelayedLabels
@@ -65,7 +65,7 @@ def by_name(models: object) -> dict[str, Any]:
 
 
 def checked_models(
-    models: Model | list[Model] | tuple[Model, ...] | Mapping[str, Model], where: str
+    models: Model | list[Model] | tuple[Model, ...] | Mapping[str, Model],
 ) -> dict[str, Model]:
     """Check the models, and return them by name.
 
@@ -73,8 +73,6 @@ def checked_models(
     ----------
     models : dict of str to learner, learner, or sequence of learners
         The default name of a learner is its class, numbered if it is not unique.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -85,40 +83,33 @@ def checked_models(
     for name, model in named.items():
         if not callable(getattr(model, "test_then_train", None)) or isinstance(model, type):
             raise ParameterError(
-                f"model {name!r} must be a learner with `test_then_train`, got "
-                f"{model!r}. Pass an instance of a learner, or an op.Pipeline that ends "
-                "in one.",
-                where,
+                f"model {name!r} must be a learner with `test_then_train`, got {model!r}. Pass an "
+                "instance of a learner, or an op.Pipeline that ends in one."
             )
     if len({id(model) for model in named.values()}) < len(named):
         raise ParameterError(
             "each model must occur once, got one learner with two names, which would "
-            "learn every row twice. Pass sklearn.base.clone(model) as the second one.",
-            where,
+            "learn every row twice. Pass sklearn.base.clone(model) as the second one."
         )
     return named
 
 
-def _with_baselines(
-    models: dict[str, Model], baselines: dict[str, Model], where: str
-) -> dict[str, Model]:
+def _with_baselines(models: dict[str, Model], baselines: dict[str, Model]) -> dict[str, Model]:
     """Return the models, then the baselines."""
     if not models and not baselines:
         raise ParameterError(
-            "there must be a model, got none and baselines=False. Pass at least one learner.",
-            where,
+            "there must be a model, got none and baselines=False. Pass at least one learner."
         )
     reserved = [name for name in baselines if name in models]
     if reserved:
         raise ParameterError(
             f"models must not have the name of a baseline, got {reserved[0]!r}. Rename "
-            "the model, or set baselines=False.",
-            where,
+            "the model, or set baselines=False."
         )
     return models | baselines
 
 
-def _task_of_models(models: dict[str, Model], where: str) -> str | None:
+def _task_of_models(models: dict[str, Model]) -> str | None:
     """Return the task of the models, or None if no model declares it."""
     tasks = {
         name: "classification" if is_classifier(model) else "regression"
@@ -129,8 +120,7 @@ def _task_of_models(models: dict[str, Model], where: str) -> str | None:
         listed = ", ".join(f"{name}: {task}" for name, task in tasks.items())
         raise ParameterError(
             f"all models must have the same task, got {listed}. Evaluate classifiers "
-            "and regressors separately.",
-            where,
+            "and regressors separately."
         )
     return next(iter(tasks.values()), None)
 
@@ -141,10 +131,8 @@ def _check_probabilities(models: Mapping[str, Any], metrics: Mapping[str, type[M
     lacks = [name for name, model in models.items() if not hasattr(model, "predict_proba")]
     if needs and lacks:
         raise ParameterError(
-            f"for the metric {needs[0]!r} all models must have `predict_proba`, got "
-            f"{lacks[0]!r}, which has none. Leave out the metric, or evaluate this "
-            "model alone.",
-            _WHERE,
+            f"for the metric {needs[0]!r} all models must have `predict_proba`, got {lacks[0]!r}, "
+            "which has none. Leave out the metric, or evaluate this model alone."
         )
 
 
@@ -152,6 +140,7 @@ _WHERE = "op.evaluate.prequential"
 _METRICS = {"regression": ("mae", "rmse", "r2"), "classification": ("accuracy", "macro_f1")}
 
 
+@calling("op.evaluate.prequential")
 def prequential(
     models: Model | list[Model] | tuple[Model, ...] | Mapping[str, Model],
     stream: Iterable[object],
@@ -263,27 +252,25 @@ def prequential(
     >>> round(report.scores["LastValue"].overall["mae"], 4)
     0.8333
     """
-    names, learners = _metric_names(metrics), checked_models(models, _WHERE)
+    names, learners = _metric_names(metrics), checked_models(models)
     _check_lags(learners, delay, delay_until)
-    width = None if window is None else whole(window, "window", _WHERE, low=1)
-    limit = whole(points, "points", _WHERE, low=2)
+    width = None if window is None else whole(window, "window", low=1)
+    limit = whole(points, "points", low=2)
     delayed = _delayed_labels(delay, delay_until, max_waiting)
     file = _checkpoint(checkpoint, stream, every, clock, resume=resume, next_source=next_source)
-    task = _task_of_models(learners, _WHERE)
+    task = _task_of_models(learners)
     saved = file.open(next_source=next_source) if file is not None and resume else None
     start = getattr(stream, "start", 0) if file is None else file.start
-    with blocks_from(stream, start, _WHERE) as rows:
+    with blocks_from(stream, start) as rows:
         task, source = _task(task or saved, rows)
         naive = {name: cls() for name, cls in _BASELINES[task].items()} if baselines else {}
-        metric_classes = {
-            name: metric_class(name, task, f"{_WHERE}: `metrics`")
-            for name in names or _METRICS[task]
-        }
-        everyone = _with_baselines(learners, naive, _WHERE)
+        with calling(f"{_WHERE}: `metrics`"):
+            metric_classes = {name: metric_class(name, task) for name in names or _METRICS[task]}
+        everyone = _with_baselines(learners, naive)
         _check_probabilities(everyone, metric_classes)
         history = ScoreHistory.start(everyone, metric_classes, width, limit)
         run = PrequentialRun(everyone, history, delayed, clock, _WHERE)
-        run.monitor = error_monitor(drift, learners, task, _WHERE, resumed=resume)
+        run.monitor = error_monitor(drift, learners, task, resumed=resume)
         setup = {"task": task, "window": width, "delay": delay_until or max(int(delay), 1)}
         if file is not None:
             block = getattr(stream, "requested_block", None)
@@ -323,26 +310,23 @@ def _check_lags(models: dict[str, Model], delay: int, until: str | None) -> None
             f"model {name!r} has lagged targets for a delay of {lag} row(s), which must "
             "be that of all its rows, got "
             f"{'`delay_until`' if until else f'`delay` = {delay}'}{' by key' if keyed else ''}. "
-            f"{remedy}",
-            _WHERE,
+            f"{remedy}"
         )
 
 
 def _delayed_labels(delay: object, until: str | None, max_waiting: object) -> DelayedLabels | None:
     """Return the schedule of delayed labels; None if targets arrive before the next row."""
-    rows = whole(delay, "delay", _WHERE, low=0)
-    limit = whole(max_waiting, "max_waiting", _WHERE, low=1)
+    rows = whole(delay, "delay", low=0)
+    limit = whole(max_waiting, "max_waiting", low=1)
     if until is not None and (rows or not isinstance(until, str)):
         raise ParameterError(
             "`delay_until` must be the name of a column, and excludes `delay`, got "
-            f"{until!r} and delay={rows}. Use one of the two.",
-            _WHERE,
+            f"{until!r} and delay={rows}. Use one of the two."
         )
     if rows > limit:
         raise ParameterError(
             f"`delay` must be at most `max_waiting`, {limit:,} rows, got {rows:,}. "
-            "Increase `max_waiting` if there is enough memory.",
-            _WHERE,
+            "Increase `max_waiting` if there is enough memory."
         )
     return DelayedLabels(rows, until, limit, _WHERE) if rows > 1 or until is not None else None
 
@@ -363,14 +347,12 @@ def _checkpoint(
         )
         raise ParameterError(
             f"`{what}` requires `{needs}`, got none. Name the checkpoint file: "
-            "checkpoint='m.run', resume=True.",
-            _WHERE,
+            "checkpoint='m.run', resume=True."
         )
     if not isinstance(every, (int, float)) or not every >= 0:
         raise ParameterError(
             f"`every` must be a number of seconds >= 0, got {every!r}. Pass 0 for a "
-            "checkpoint after each block.",
-            _WHERE,
+            "checkpoint after each block."
         )
     return None if path is None else Checkpoint(path, stream, every, clock, _WHERE)
 
@@ -404,7 +386,6 @@ def _metric_names(metrics: object) -> list[str]:
         raise ParameterError(
             "`metrics` must be a name or a list of names, such as 'mae', got a "
             f"{type(metrics).__name__}. If these are the targets, pass rows and targets "
-            "as one pair: prequential(model, (X, y)).",
-            _WHERE,
+            "as one pair: prequential(model, (X, y))."
         )
     return list(metrics)

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from rich.table import Table as RichTable
 
-from onepass.errors import ParameterError, SourceError
+from onepass.errors import ParameterError, SourceError, public
 from onepass.evaluate.curves import Curve
 from onepass.evaluate.figures import Line, learning_curves
 from onepass.evaluate.metrics import METRICS, Metric
@@ -129,7 +129,6 @@ def from_fields(tree: Mapping[str, Any], kind: type[_Kind]) -> _Kind:
 def read_json(
     source: str | os.PathLike[str],
     kind: type[_Kind],
-    where: str,
     check: Callable[[_Kind], None] | None = None,
 ) -> _Kind:
     """Read a report that ``to_json`` has written.
@@ -140,8 +139,6 @@ def read_json(
         JSON text, which begins with ``{``, or the path of a JSON file.
     kind : type
         The class of the report.
-    where : str
-        The public call, for messages.
     check : callable, optional
         Raises an error if the report is inconsistent.
 
@@ -158,10 +155,8 @@ def read_json(
             check(report)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise SourceError(
-            f"{'the text' if given else source} must be a report that to_json wrote, in "
-            f"format {FORMAT}, got {type(error).__name__}: {error}. Write it again with "
-            "to_json.",
-            where,
+            f"{'the text' if given else source} must be a report that to_json wrote, in format "
+            f"{FORMAT}, got {type(error).__name__}: {error}. Write it again with to_json."
         ) from error
     return report
 
@@ -202,6 +197,7 @@ class BaseReport(ABC):
         tree: dict[str, Any] = map_floats({"format": FORMAT, **asdict(self)}, float)  # type: ignore[call-overload]
         return tree
 
+    @public
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return the report as JSON; infinite values are the strings ``"inf"`` and ``"-inf"``.
 
@@ -218,9 +214,10 @@ class BaseReport(ABC):
         tree = infinities_as_text(self.to_dict())
         text = json.dumps(tree, indent=self._indent, ensure_ascii=False, allow_nan=False)
         if path is not None:
-            self._write(f"{text}\n", path, "to_json")
+            self._write(f"{text}\n", path)
         return text
 
+    @public
     def save(self, directory: str | os.PathLike[str]) -> list[Path]:
         """Write numbers, tables and figures into a folder; the class lists the files in its notes.
 
@@ -242,29 +239,29 @@ class BaseReport(ABC):
             If matplotlib is not installed. Everything except the figures has been written.
         """
         folder = Path(directory)
-        with write_errors(folder, f"{type(self).__name__}.save"):
+        with write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         files = self._files()
         for name, write in files.items():
             write(folder / name)
         return [folder / name for name in files]
 
-    def _write(self, text: str, path: str | os.PathLike[str], verb: str = "save") -> str:
+    def _write(self, text: str, path: str | os.PathLike[str]) -> str:
         """Write text to a file, and return it."""
-        with write_errors(path, f"{type(self).__name__}.{verb}"):
+        with write_errors(path):
             Path(path).write_text(text, encoding="utf-8")
         return text
 
     def _write_markdown(self, path: Path) -> None:
         self._write(self.to_markdown(), path)
 
-    def _records(self, of: str, verb: str) -> list[dict[str, Any]]:
+    def _records(self, of: str) -> list[dict[str, Any]]:
         """Return the records of one kind."""
         kinds = self._record_kinds()
         if of not in kinds:
             raise ParameterError(
-                f"{type(self).__name__}.{verb}: `of` must be one of "
-                f"{', '.join(map(repr, kinds))}, got {of!r}. Choose one of these."
+                f"`of` must be one of {', '.join(map(repr, kinds))}, got {of!r}. Choose one of "
+                "these."
             )
         return list(kinds[of]())
 
@@ -273,7 +270,7 @@ class BaseReport(ABC):
         return {}
 
     def _frame(self, library: str | None, of: str) -> Any:
-        return frame(self._records(of, "to_frame"), library, f"{type(self).__name__}.to_frame")
+        return frame(self._records(of), library)
 
 
 FILES = ("report.json", "report.md", "curve.csv", "curve.png")
@@ -350,6 +347,7 @@ class Report(BaseReport):
         return f"<Report {self.source or self.task}: {', '.join(self.scores)}; {self.rows} rows>"
 
     @classmethod
+    @public
     def from_json(cls, source: str | os.PathLike[str]) -> "Report":
         """Read a report that ``to_json`` has written.
 
@@ -363,8 +361,9 @@ class Report(BaseReport):
         SourceError
             If the file does not exist, or is not a report.
         """
-        return read_json(source, cls, "Report.from_json")
+        return read_json(source, cls)
 
+    @public
     def to_frame(
         self,
         library: Literal["pandas", "polars", "pyarrow"] | None = None,
@@ -388,6 +387,7 @@ class Report(BaseReport):
         """
         return self._frame(library, of)
 
+    @public
     def plot(self, path: str | os.PathLike[str] | None = None, metric: str | None = None) -> Any:
         """Plot the learning curves.
 
@@ -418,14 +418,12 @@ class Report(BaseReport):
         if chosen not in self.metrics:
             raise ParameterError(
                 f"`metric` must be a metric of the report, {', '.join(self.metrics)}, "
-                f"got {metric!r}. Add it to op.evaluate.prequential(..., metrics=[...]).",
-                "Report.plot",
+                f"got {metric!r}. Add it to op.evaluate.prequential(..., metrics=[...])."
             )
         if not self.rows:
             raise ParameterError(
                 "the report must have at least 1 row, got 0. Check that the stream has "
-                "rows with targets.",
-                "Report.plot",
+                "rows with targets."
             )
         along, *x = self._along()
         lines = [self._line(name, chosen, timed=along == "time") for name in self.scores]
@@ -442,7 +440,6 @@ class Report(BaseReport):
             int(np.searchsorted(self.overall.rows, self.rows / 20)),
             (along, f"{measured}, so far", title),
             path,
-            "Report.plot",
             lower_is_better=kind.better == "lower",
         )
 

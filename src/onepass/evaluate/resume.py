@@ -321,10 +321,9 @@ class Checkpoint:
             return
         if file_identity(self.place) not in {None, self._stamp}:
             raise CheckpointError(
-                f"{self.place} must be written by only one run, got a file that another "
-                f"run has written. This run stops after {run.history.rows:,} rows and "
-                "does not overwrite the file. Use a separate checkpoint file for each "
-                "run.",
+                f"{self.place} must be written by only one run, got a file that another run has "
+                f"written. This run stops after {run.history.rows:,} rows and does not overwrite "
+                "the file. Use a separate checkpoint file for each run.",
                 self._where,
             )
         rows = run.history.rows + run.history.skipped - self._begun
@@ -368,13 +367,12 @@ class Checkpoint:
         shown = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if found[3:] else "")
         return CheckpointError(
             f"{self.place} must be resumed with the {what} of the first run, got "
-            f"differences: {shown}. Restore them, or use another file.",
-            self._where,
+            f"differences: {shown}. Restore them, or use another file."
         )
 
 
 @contextmanager
-def blocks_from(stream: Any, start: int, where: str) -> Iterator[Iterator[Block]]:
+def blocks_from(stream: Any, start: int) -> Iterator[Iterator[Block]]:
     """Iterate over the blocks of a stream after ``start`` rows; then reset its ``start``.
 
     Parameters
@@ -383,14 +381,12 @@ def blocks_from(stream: Any, start: int, where: str) -> Iterator[Iterator[Block]
         The stream; its attribute ``start``, if any, is set within the context.
     start : int
         Number of rows to skip at the beginning of the source.
-    where : str
-        The public call, for messages.
     """
     before = getattr(stream, "start", None)
     if before is not None:
         stream.start = start
     try:
-        yield blocks(stream, where, start)
+        yield blocks(stream, start)
     finally:
         if before is not None:
             stream.start = before

@@ -241,9 +241,8 @@ class PrequentialRun:
         self._seconds[name] += self.clock() - start if self.clock else 0.0
         if predictions.size != y.size:
             raise ShapeError(
-                "test_then_train must return one prediction for each row, shape "
-                f"{y.shape}, got {predictions.shape}. Return the predictions of all "
-                "rows.",
+                f"test_then_train must return one prediction for each row, shape {y.shape}, got "
+                f"{predictions.shape}. Return the predictions of all rows.",
                 place,
             )
         return predictions.reshape(y.shape)

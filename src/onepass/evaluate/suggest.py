@@ -24,7 +24,7 @@ import numpy as np
 from scipy.signal import detrend
 from sklearn.base import clone
 
-from onepass.errors import OnepassError, ParameterError
+from onepass.errors import OnepassError, ParameterError, calling
 from onepass.evaluate.prequential import prequential
 from onepass.features.pipeline import Pipeline
 from onepass.models import names, pipelines
@@ -36,7 +36,6 @@ from onepass.validation.table import Table
 
 __all__ = ["Suggestion", "suggest"]
 
-_WHERE = "op.suggest"
 _TIE = 1.01
 _CORRELATED = 0.2  # minimum autocorrelation of a season
 _NEGLIGIBLE = 1e-4  # error, relative to that of the baselines
@@ -83,6 +82,7 @@ class Suggestion:
         return "\n".join([self.options, *(f"- {reason}" for reason in self.reasons)])
 
 
+@calling("op.suggest")
 def suggest(
     source: Any,
     target: str | Sequence[str] | None = None,
@@ -133,13 +133,12 @@ def suggest(
     >>> op.suggest((np.ones((1000, 1)), load)).options
     '--model rls --lags 1,24'
     """
-    count = whole(rows, "rows", _WHERE, low=20)
+    count = whole(rows, "rows", low=20)
     given = [*reading, *([] if target is None else ["target"])]
     if isinstance(source, Stream) and given:
         raise ParameterError(
             f"`{given[0]}` must be omitted for a Stream, which has its own. Pass it to "
-            "op.stream.read.",
-            _WHERE,
+            "op.stream.read."
         )
     stream = source if isinstance(source, Stream) else read(source, target=target, **reading)
     chosen = task or stream.task or "regression"
@@ -195,8 +194,7 @@ def _first_rows(stream: Iterable[Rows], count: int) -> tuple[Table, Array]:
         got = "no target" if seen and blocks[0][1] is None else f"{seen} rows"
         raise ParameterError(
             f"the stream must have a target and at least 20 rows, got {got}. Name the "
-            "target with `target`, or wait for more rows.",
-            _WHERE,
+            "target with `target`, or wait for more rows."
         )
     X = concatenate_tables(tuple(rows for rows, _ in blocks))
     return X, np.concatenate([y for _, y in blocks if y is not None])[: len(X)]

@@ -258,7 +258,7 @@ def decimals(values: Iterable[float | None]) -> int:
     return min(6, max(0, 3 - math.floor(math.log10(sizes[(len(sizes) - 1) // 2]))))
 
 
-def frame(records: Sequence[Mapping[str, object]], library: str | None, where: str) -> Any:
+def frame(records: Sequence[Mapping[str, object]], library: str | None) -> Any:
     """Convert records to a data frame.
 
     Parameters
@@ -266,8 +266,6 @@ def frame(records: Sequence[Mapping[str, object]], library: str | None, where: s
     records : sequence of dict
     library : {"pandas", "polars", "pyarrow"} or None
         The library of the frame; None for the first that is installed.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -280,8 +278,7 @@ def frame(records: Sequence[Mapping[str, object]], library: str | None, where: s
     if library not in {None, *makers}:
         raise ParameterError(
             f"`library` must be one of {', '.join(makers)}, got {library!r}. Use one of "
-            "them, or None for the first that is installed.",
-            where,
+            "them, or None for the first that is installed."
         )
     columns = {name: [row[name] for row in records] for name in (records[0] if records else ())}
     for name in makers if library is None else [library]:
@@ -289,7 +286,7 @@ def frame(records: Sequence[Mapping[str, object]], library: str | None, where: s
             return getattr(import_module(name), makers[name])(columns)
         except ImportError:
             continue
-    raise MissingExtraError(f"{where} needs {library}. Install it with: pip install {library}")
+    raise MissingExtraError(f"{library} must be installed. Install it with: pip install {library}")
 
 
 def to_csv(records: Sequence[Mapping[str, object]], names: Sequence[str] | None = None) -> str:

@@ -19,7 +19,7 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 
-from onepass.errors import ShapeError, TypeMismatchError
+from onepass.errors import ShapeError, TypeMismatchError, public
 from onepass.features.encode import to_table
 from onepass.features.transformer import Transformer, matrix_with_gaps
 from onepass.serialization.state import not_fitted
@@ -29,14 +29,12 @@ from onepass.validation.table import Table, TableLike
 __all__ = ["Adapter", "adapted"]
 
 
-def adapted(step: Any, where: str) -> Transformer | None:
+def adapted(step: Any) -> Transformer | None:
     """Return a step of a Pipeline as a transformer of onepass; None if it is no transformer.
 
     Parameters
     ----------
     step : object
-    where : str
-        The class of the pipeline, for messages.
 
     Raises
     ------
@@ -53,8 +51,7 @@ def adapted(step: Any, where: str) -> Transformer | None:
     raise TypeMismatchError(
         "a transformer of scikit-learn must be stateless or have `partial_fit`, got "
         f"{name}, which learns from all rows at once. Fit it to the first rows and pass "
-        f"it frozen: sklearn.frozen.FrozenEstimator({name}(...).fit(first_rows)).",
-        where,
+        f"it frozen: sklearn.frozen.FrozenEstimator({name}(...).fit(first_rows))."
     )
 
 
@@ -84,6 +81,7 @@ class Adapter(Transformer):
         """Number of output columns; 0 before the first row."""
         return getattr(self, "width_", 0)
 
+    @public
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
         """Return the names of the output columns; numbered, if the transformer has no names."""
         if not self.__sklearn_is_fitted__():
@@ -96,17 +94,18 @@ class Adapter(Transformer):
             names = [f"{kind}{j}" for j in range(self.n_features_out_)]
         return np.array(names, dtype=object)
 
-    def _check_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats | Table:
+    def _check_rows(self, X: TableLike, *, learning: bool) -> Floats | Table:
         """Return rows as an array, or as a table if they have names."""
         del learning
         names = getattr(self, "feature_names_in_", None)
-        rows = to_table(X, None if names is None else list(names), where)
+        rows = to_table(X, None if names is None else list(names))
         if names is None:
             return rows
         if isinstance(rows, np.ndarray):
             return Table(dict(zip(names, rows.T, strict=True)), len(rows))
         return rows.select(names) if set(rows.names) == set(names) else rows
 
+    @public
     def _learn_rows(
         self, checked_rows: Floats | Table, first_rows: Array | None
     ) -> tuple[Floats, Array]:
@@ -119,11 +118,9 @@ class Adapter(Transformer):
         rows, names = _frame(checked_rows if n else _zeros(checked_rows))
         if seen and rows.shape[1] != self.n_features_in_:
             raise ShapeError(
-                f"{type(made).__name__} must get {self.n_features_in_} columns, as in "
-                f"the first rows, got {rows.shape[1]}. Place it before transformers "
-                "that add columns, such as Encode and Impute, or use a transformer of "
-                "op.features.",
-                "Pipeline",
+                f"{type(made).__name__} must get {self.n_features_in_} columns, as in the first "
+                f"rows, got {rows.shape[1]}. Place it before transformers that add columns, such "
+                "as Encode and Impute, or use a transformer of op.features."
             )
         if not _learns(made):
             made = self.transformer_ if seen else clone(made).fit(rows, None)
@@ -142,6 +139,7 @@ class Adapter(Transformer):
         self.n_features_in_, self.rows_seen_ = rows.shape[1], seen + n
         return Z[:n], np.zeros(Z.shape[1], dtype=np.intp)
 
+    @public
     def _transform_rows(self, checked_rows: Floats | Table) -> Floats:
         """Transform the rows; before the first row, each with the state after itself."""
         if len(checked_rows) and getattr(self, "rows_seen_", 0):
@@ -157,7 +155,7 @@ class Adapter(Transformer):
         Z = made.transform(rows)
         Z = Z.toarray() if hasattr(Z, "toarray") else Z
         where = f"Pipeline: the output of {type(self.transformer).__name__}"
-        array, _ = matrix_with_gaps(Z, where)
+        array, _ = matrix_with_gaps(Z)
         if len(array) != len(rows):
             raise ShapeError(
                 f"{where} must have a row for each of {len(rows)} rows, got {len(array)}. Use a "

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from onepass import validation
-from onepass.errors import ParameterError, ShapeError
+from onepass.errors import ParameterError, ShapeError, public
 from onepass.features.random_features import Frozen, check_features
 from onepass.types import Array, Floats
 from onepass.validation.table import TableLike
@@ -178,7 +178,7 @@ def _shape_of(d: int, shape: object, name: str) -> tuple[int, int, int]:
         if side * side == d:
             return 1, side, side
     elif isinstance(shape, (tuple, list)) and len(shape) in {2, 3}:
-        c, h, w = (validation.whole(k, "shape", name, low=1) for k in (1, *shape)[-3:])
+        c, h, w = (validation.whole(k, "shape", low=1) for k in (1, *shape)[-3:])
         return c, h, w
     raise ParameterError(
         "`shape` must be (height, width) or (channels, height, width) for rows that "
@@ -309,24 +309,25 @@ class RandomConvolution(Frozen):
     @property
     def n_features_out_(self) -> int:
         """Number of output columns: two for each filter and cell."""
-        pool = validation.whole(self.pool, "pool", _NAME, low=1)
-        return 2 * pool**2 * validation.whole(self.filters, "filters", _NAME, low=1)
+        pool = validation.whole(self.pool, "pool", low=1)
+        return 2 * pool**2 * validation.whole(self.filters, "filters", low=1)
 
-    def _check_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
+    def _check_rows(self, X: TableLike, *, learning: bool) -> Floats:
         """Return images as a finite matrix."""
         form = np.shape(X)[1:] if hasattr(X, "shape") else ()
         if len(form) in {2, 3}:
-            self._check_shape((1, *form)[-3:], where, learning=learning)
+            self._check_shape((1, *form)[-3:], learning=learning)
             array = np.asarray(X)
             X = array.reshape(len(array), math.prod(form))
-        return super()._check_rows(_brightness(X), where, learning=learning)
+        return super()._check_rows(_brightness(X), learning=learning)
 
-    def _check_row(self, x: Any, where: str, *, learning: bool) -> Floats:
+    def _check_row(self, x: Any, *, learning: bool) -> Floats:
         """Return one image as a matrix of one row."""
         if len(np.shape(x)) in {2, 3}:
-            return self._check_rows(np.asarray(x)[None], where, learning=learning)
-        return super()._check_row(_brightness(x), where, learning=learning)
+            return self._check_rows(np.asarray(x)[None], learning=learning)
+        return super()._check_row(_brightness(x), learning=learning)
 
+    @public
     def _transform_rows(self, checked_rows: Floats) -> Floats:
         """Transform each row as if it were the next one; no filters are drawn."""
         if hasattr(self, "n_features_in_") or self.source == "random":
@@ -337,25 +338,22 @@ class RandomConvolution(Frozen):
 
     def _start(self, d: int) -> None:
         shape = getattr(self, "shape_", None) or _shape_of(d, self.shape, _NAME)
-        size = validation.whole(self.size, "size", _NAME, low=2)
-        padding = validation.whole(self.padding, "padding", _NAME, low=0)
-        room, pool = min(shape[1:]) - size + 1, validation.whole(self.pool, "pool", _NAME, low=1)
+        size = validation.whole(self.size, "size", low=2)
+        padding = validation.whole(self.padding, "padding", low=0)
+        room, pool = min(shape[1:]) - size + 1, validation.whole(self.pool, "pool", low=1)
         if math.prod(shape) != d or not 0 < room > pool - 2 * padding - 1 or padding >= size:
             raise ParameterError(
-                "`shape` must match the number of columns, `size` must be greater than "
-                f"`padding`, and each side must have at least `pool` patches, got {d} "
-                f"columns, shape {shape}, size {size}, pool {pool} and padding "
-                f"{padding}. Change these parameters.",
-                _NAME,
+                "`shape` must match the number of columns, `size` must be greater than `padding`, "
+                f"and each side must have at least `pool` patches, got {d} columns, shape {shape}, "
+                f"size {size}, pool {pool} and padding {padding}. Change these parameters."
             )
         for name in ("threshold", "contrast", "overlap"):
-            validation.in_range(getattr(self, name), name, _NAME, low=0.0)
-        validation.in_range(self.power, "power", _NAME, above=0.0, high=1.0)
-        seed = validation.whole(self.seed, "seed", _NAME, low=0)
+            validation.in_range(getattr(self, name), name, low=0.0)
+        validation.in_range(self.power, "power", above=0.0, high=1.0)
+        seed = validation.whole(self.seed, "seed", low=0)
         if self.source not in ("random", "patches"):
             raise ParameterError(
-                f"`source` must be 'random' or 'patches', got {self.source!r}. Pass one of these.",
-                _NAME,
+                f"`source` must be 'random' or 'patches', got {self.source!r}. Pass one of these."
             )
         self.shape_ = shape
         F, p = self.n_features_out_ // (2 * pool**2), shape[0] * size**2
@@ -416,7 +414,7 @@ class RandomConvolution(Frozen):
                 Z[i : i + step] = _threshold_features(P, W, self.contrast, self.threshold, share)
             if self.power != 1.0:
                 Z **= self.power
-        return check_features(Z.reshape(n, self.n_features_out_), X, _NAME)
+        return check_features(Z.reshape(n, self.n_features_out_), X)
 
     def _merge_conflict(self, other: Any) -> str:
         """Return a reason if the filters are patches of different rows."""
@@ -449,15 +447,14 @@ class RandomConvolution(Frozen):
             and min(places.grid) >= self.pool
         )
 
-    def _check_shape(self, got: tuple[int, ...], where: str, *, learning: bool) -> None:
+    def _check_shape(self, got: tuple[int, ...], *, learning: bool) -> None:
         """Store the shape of the first images; reject other shapes."""
         begun = hasattr(self, "n_features_in_")
         fitted = self.shape_ if begun else self.shape and (1, *self.shape)[-3:]
         if fitted and tuple(fitted) != got:
             raise ShapeError(
                 f"images must have shape {tuple(fitted)}, channels first, as the first "
-                f"images, got {got}. Start a new transformer for other images.",
-                where,
+                f"images, got {got}. Start a new transformer for other images."
             )
         if learning and not begun:
             self.shape_ = (int(got[0]), int(got[1]), int(got[2]))

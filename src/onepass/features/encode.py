@@ -41,6 +41,7 @@ from onepass.errors import (
     ParameterError,
     ShapeError,
     TypeMismatchError,
+    public,
 )
 from onepass.features.columns import CYCLES, Column, Date, Hashed, Number, Text
 from onepass.features.transformer import Transformer, matrix_with_gaps
@@ -74,7 +75,7 @@ def _are_dicts(X: object) -> TypeGuard[Sequence[Mapping[str, object]]]:
     return isinstance(X, (list, tuple)) and bool(X) and isinstance(X[0], Mapping)
 
 
-def to_table(X: TableLike, names: Sequence[str] | None, where: str) -> Floats | Table:
+def to_table(X: TableLike, names: Sequence[str] | None) -> Floats | Table:
     """Convert rows to a table, or to an array (n, d) if they are numbers without names."""
     if isinstance(X, Table):
         return X
@@ -85,26 +86,24 @@ def to_table(X: TableLike, names: Sequence[str] | None, where: str) -> Floats | 
     if isinstance(X, Mapping) and not hasattr(X, "toarray"):  # sparse matrices are rejected below
         raise TypeMismatchError(
             "`X` must be rows, got one dict. Pass a list of dicts, a frame or an "
-            "array; learn_one and predict_one of a Pipeline accept one dict.",
-            where,
+            "array; learn_one and predict_one of a Pipeline accept one dict."
         )
     if isinstance(X, (list, tuple)) and not X:
         return Table({}, 0)
     array = _mixed_matrix(X)
     if array is None:
-        return matrix_with_gaps(X, where, d=None if names is None else len(names), names=names)[0]
+        return matrix_with_gaps(X, d=None if names is None else len(names), names=names)[0]
     if names is not None and array.shape[1] != len(names):
         raise ShapeError(
             f"`X` must have {len(names)} columns, as learned, got {array.shape[1]}. "
-            "Pass a frame or dicts to match columns by name.",
-            where,
+            "Pass a frame or dicts to match columns by name."
         )
     named = [f"x{j}" for j in range(array.shape[1])] if names is None else names
     columns = {name: to_column(array[:, j], name) for j, name in enumerate(named)}
     return Table(columns, array.shape[0])
 
 
-def _check_kinds(table: Table, columns: Mapping[str, Column | None], where: str) -> None:
+def _check_kinds(table: Table, columns: Mapping[str, Column | None]) -> None:
     """Reject columns that changed their type, infinity, and text that UTF-8 cannot encode."""
     for name, values in table.columns.items():
         column, kind = columns.get(name), values.dtype.kind
@@ -114,18 +113,16 @@ def _check_kinds(table: Table, columns: Mapping[str, Column | None], where: str)
                 i = int(known.argmax())
                 raise TypeMismatchError(
                     f"column {name!r} must contain {column.kind}, as in earlier rows",
-                    where=where,
                     got=f"{_KINDS[kind]}: {str(values[i])!r}",
                     remedy=_REMEDIES[column.code],
                     row=i,
                 )
         elif kind == "O":
-            check_encodable(values, where, name)
+            check_encodable(values, name)
         elif kind == "f" and np.isinf(values).any():
             i = int(np.isinf(values).argmax())
             raise NotFiniteError(
                 "`X` must be finite or missing",
-                where=where,
                 got=values[i],
                 remedy=(
                     "Drop the row, or replace the value by nan and impute it with "
@@ -136,9 +133,7 @@ def _check_kinds(table: Table, columns: Mapping[str, Column | None], where: str)
             )
 
 
-def _check_no_missing(
-    rows: Floats | Table, names: Sequence[str], where: str, missing: str
-) -> Floats | Table:
+def _check_no_missing(rows: Floats | Table, names: Sequence[str], missing: str) -> Floats | Table:
     """Return the rows; reject a missing value, unless ``missing`` is "keep"."""
     if missing == "keep":
         return rows
@@ -152,7 +147,6 @@ def _check_no_missing(
         if gaps.any():
             raise NotFiniteError(
                 "`X` must contain a value in every column",
-                where=where,
                 got="none",
                 remedy=(
                     'Drop such rows, as with op.stream.read(..., missing="skip"), '
@@ -222,7 +216,7 @@ def _extend(
 
 def _encode_table(columns: Mapping[str, Column | None], table: Table, width: int) -> Floats:
     """Encode the rows of a table as an array of shape (n, width)."""
-    check_values(table.n, width, "Encode")
+    check_values(table.n, width)
     out = np.zeros((table.n, width))
     for name, column in columns.items():
         if column is not None:
@@ -254,7 +248,7 @@ class _MergedLayout(NamedTuple):
     """Position of each output of the second, (width′,)."""
 
 
-def _merge_layouts(one: Encode, other: Encode, where: str) -> _MergedLayout:
+def _merge_layouts(one: Encode, other: Encode) -> _MergedLayout:
     """Merge the columns of two encoders, with the position of each output of the second."""
     layout = list(one.layout_)
     mine = _output_keys(one)
@@ -273,12 +267,12 @@ def _merge_layouts(one: Encode, other: Encode, where: str) -> _MergedLayout:
         column = columns.setdefault(name, None)
         if theirs is None:
             continue
-        _check_one_kind(name, column, theirs, where)
+        _check_one_kind(name, column, theirs)
         if column is None:
             column = theirs.without_outputs(one.rows_seen_ + theirs.since)
         if name in new:
             column = column.with_outputs(new[name])
-        _check_room(name, column, where)
+        _check_room(name, column)
         columns[name] = column
     return _MergedLayout(columns, layout, np.array(at, dtype=np.intp))
 
@@ -292,7 +286,7 @@ def _output_keys(encode: Encode) -> list[tuple[str, str]]:
     return owner
 
 
-def _check_one_kind(name: str, mine: Column | None, theirs: Column, where: str) -> None:
+def _check_one_kind(name: str, mine: Column | None, theirs: Column) -> None:
     if mine is not None and not mine.is_compatible(theirs):
         requirement = f"must contain {mine.kind}, as in the first, got {theirs.kind}"
         if mine.kind == theirs.kind:
@@ -300,20 +294,16 @@ def _check_one_kind(name: str, mine: Column | None, theirs: Column, where: str) 
                 "must have its days counted from the same date in both, got two dates. Remove "
                 "'elapsed' from Encode(times=...)"
             )
-        raise MergeError(
-            f"column {name!r} {requirement}. Use the same columns in all parts.",
-            where,
-        )
+        raise MergeError(f"column {name!r} {requirement}. Use the same columns in all parts.")
 
 
-def _check_room(name: str, column: Column, where: str) -> None:
+def _check_room(name: str, column: Column) -> None:
     """Reject more categories than ``max_categories``: their order of appearance is unknown."""
     if column.exceeds_limit:
         raise MergeError(
             f"column {name!r} must have no more categories in both parts together than "
             f"Encode(max_categories=...) allows, got {len(column.outputs)} or more. "
-            'Increase it, or use Encode(categories="hash").',
-            where,
+            'Increase it, or use Encode(categories="hash").'
         )
 
 
@@ -425,6 +415,7 @@ class Encode(Transformer):
         """Current number of output columns."""
         return len(getattr(self, "layout_", ()))
 
+    @public
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
         """Return the names of the output columns, such as ``"carrier=UA"``, ``"start.hour_sin"``.
 
@@ -448,21 +439,19 @@ class Encode(Transformer):
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def _check_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats | Table:
+    def _check_rows(self, X: TableLike, *, learning: bool) -> Floats | Table:
         """Return a table of columns of the fitted types, or an array if all are numbers."""
         columns = getattr(self, "columns_", None) or None  # not fitted: any columns
-        rows = to_table(X, None if columns is None else list(columns), where)
+        rows = to_table(X, None if columns is None else list(columns))
         if isinstance(rows, np.ndarray):
             if columns is None or self.plain_:
-                return _check_no_missing(rows, (), where, self.missing)
+                return _check_no_missing(rows, (), self.missing)
             rows = Table(dict(zip(columns, rows.T.astype(np.float64), strict=True)), len(rows))
-        rows = rows.select(self._select_names(rows, X, where, learning=learning))
-        _check_kinds(rows, columns or {}, where)
-        return _check_no_missing(
-            rows, [n for n, c in (columns or {}).items() if c], where, self.missing
-        )
+        rows = rows.select(self._select_names(rows, X, learning=learning))
+        _check_kinds(rows, columns or {})
+        return _check_no_missing(rows, [n for n, c in (columns or {}).items() if c], self.missing)
 
-    def _select_names(self, rows: Table, X: object, where: str, *, learning: bool) -> list[str]:
+    def _select_names(self, rows: Table, X: object, *, learning: bool) -> list[str]:
         """Return the names of the columns to encode; ignore or reject other columns."""
         known: _Columns = getattr(self, "columns_", {})
         if not getattr(self, "rows_seen_", 0):
@@ -475,17 +464,14 @@ class Encode(Transformer):
         if extra and self.extra == "refuse":
             raise ColumnError(
                 f"`X` must have only learned columns, got also {extra[0]!r}. Leave it "
-                'out, or construct Encode(extra="ignore") or Encode(extra="learn").',
-                where,
+                'out, or construct Encode(extra="ignore") or Encode(extra="learn").'
             )
         if learning and self.extra == "learn":
             return rows.names
         if extra and known and not taken and not _are_dicts(X):
             raise ColumnError(
-                "`X` must have columns that were learned, such as "
-                f"{next(iter(known))!r}, got only new columns, such as {extra[0]!r}. "
-                "Check the source.",
-                where,
+                f"`X` must have columns that were learned, such as {next(iter(known))!r}, got only "
+                f"new columns, such as {extra[0]!r}. Check the source."
             )
         return taken
 
@@ -513,21 +499,21 @@ class Encode(Transformer):
                     column.encode_value(None, row)
         return row
 
-    def _learn_row(self, x: Any, where: str | None) -> tuple[Floats, dict[str, Any]]:
+    def _learn_row(self, x: Any, *, checked: bool) -> tuple[Floats, dict[str, Any]]:
         """Return one row as encoded after it was learned, and the new attributes."""
         row = self._encode_row(x)
         if row is None:
-            return super()._learn_row(x, where)
+            return super()._learn_row(x, checked=checked)
         return row, {"rows_seen_": self.rows_seen_ + 1}
 
-    def _transform_row(self, x: Any, where: str | None) -> Floats:
+    def _transform_row(self, x: Any, *, checked: bool) -> Floats:
         """Encode one row; new columns and categories are ignored."""
         row = self._encode_row(x)
-        return super()._transform_row(x, where) if row is None else row
+        return super()._transform_row(x, checked=checked) if row is None else row
 
     # -- merging -----------------------------------------------------------------------------------
 
-    def _merge_from(self, other: Encode, at: ColumnPositions | None, where: str) -> ColumnPositions:
+    def _merge_from(self, other: Encode, at: ColumnPositions | None) -> ColumnPositions:
         """Append the columns and categories of the other, in the order in which they appeared."""
         if not hasattr(self, "columns_"):
             self._start()
@@ -536,7 +522,7 @@ class Encode(Transformer):
             self._learn_rows(np.empty((0, at.d)), None)
             self.rows_seen_ = rows
             return at
-        both = _merge_layouts(self, other, where)
+        both = _merge_layouts(self, other)
         new = both.layout[len(self.layout_) :]
         self._set_columns(both.columns, new)
         self.rows_seen_ = rows
@@ -571,32 +557,27 @@ class Encode(Transformer):
         for name, known in _CHOICES.items():
             if (value := getattr(self, name)) not in known:
                 raise ParameterError(
-                    f"`{name}` must be one of {known}, got {value!r}. Pass one of these.",
-                    "Encode",
+                    f"`{name}` must be one of {known}, got {value!r}. Pass one of these."
                 )
         for name in ("max_categories", "hash_size"):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
                 raise ParameterError(
-                    f"`{name}` must be a whole number >= 1, got {value!r}. Pass such a number.",
-                    "Encode",
+                    f"`{name}` must be a whole number >= 1, got {value!r}. Pass such a number."
                 )
         if not isinstance(self.seed, (int, np.integer)) or isinstance(self.seed, bool):
-            raise ParameterError(
-                f"`seed` must be a whole number, got {self.seed!r}. Pass an int.",
-                "Encode",
-            )
+            raise ParameterError(f"`seed` must be a whole number, got {self.seed!r}. Pass an int.")
         times = (self.times,) if isinstance(self.times, str) else tuple(self.times)
         if isinstance(self.times, str) or not times or not set(times) <= {*CYCLES, "elapsed"}:
             raise ParameterError(
                 f"`times` must be some of {(*CYCLES, 'elapsed')}, got {self.times!r}. "
                 'Pass a list of these, such as ["hour", "month"]; remove columns of '
-                "dates that are not needed.",
-                "Encode",
+                "dates that are not needed."
             )
         self.columns_, self.layout_, self.plain_ = {}, [], True
         self.n_features_in_ = self.rows_seen_ = 0
 
+    @public
     def _learn_rows(
         self, checked_rows: Floats | Table, first_rows: Array | None
     ) -> tuple[Floats, Array]:
@@ -619,6 +600,7 @@ class Encode(Transformer):
         self.rows_seen_ += len(out)
         return out, out_first_rows
 
+    @public
     def _transform_rows(self, checked_rows: Floats | Table) -> Floats:
         """Encode the rows; new columns and categories are ignored."""
         if isinstance(checked_rows, np.ndarray):
@@ -658,8 +640,7 @@ class Encode(Transformer):
         if d > known and not self.plain_:
             raise ParameterError(
                 "columns must be numbers without names, got tables so far. Remove the "
-                "call: columns of tables are added when they first appear.",
-                "Encode.grow",
+                "call: columns of tables are added when they first appear."
             )
         if d > known:
             new: _Columns = {f"x{j}": Number(at=j, since=self.rows_seen_) for j in range(known, d)}

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from onepass import native
-from onepass.errors import NumericalError, ParameterError
+from onepass.errors import NumericalError, ParameterError, public
 from onepass.features.transformer import Columnwise, matrix_with_gaps
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.table import Table, named_row
@@ -88,6 +88,7 @@ class Impute(Columnwise):
             return 0
         return len(self.places_) + int(np.count_nonzero(self.flags_ >= 0))
 
+    @public
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
         """Return the names of the outputs; an indicator is named ``"<input> (missing)"``."""
         inputs = self._names_in(input_features)
@@ -104,15 +105,13 @@ class Impute(Columnwise):
         last = self.strategy == "last"
         return "which stores the last value of each column; use another strategy" if last else ""
 
-    def _check_row(
-        self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
-    ) -> Floats:
+    def _check_row(self, x: ArrayLike | Mapping[str, object], *, learning: bool) -> Floats:
         """Return one row as a matrix of one row."""
         x = named_row(x)
         if isinstance(x, dict):
-            return self._check_rows(Table.from_rows([x]), where, learning=learning)
+            return self._check_rows(Table.from_rows([x]), learning=learning)
         rows: Any = x[None] if isinstance(x, np.ndarray) else [x]
-        return self._check_rows(rows, where, learning=learning)
+        return self._check_rows(rows, learning=learning)
 
     def _compiled_row(self, x: Any, *, learning: bool) -> tuple[Floats, dict[str, Any]] | None:
         """Transform a row in the compiled loop; None if NumPy must handle the row."""
@@ -134,8 +133,7 @@ class Impute(Columnwise):
         if self.strategy not in self.strategies:
             raise ParameterError(
                 f"`strategy` must be one of {', '.join(map(repr, self.strategies))}, "
-                f"got {self.strategy!r}. Pass one of these.",
-                "Impute",
+                f"got {self.strategy!r}. Pass one of these."
             )
         self.fills_ = np.zeros(d)
         self.counts_ = np.zeros(d, dtype=np.int64)
@@ -260,12 +258,10 @@ class Impute(Columnwise):
         if not np.isfinite(self.fills_).all():
             j = int(np.flatnonzero(~np.isfinite(self.fills_))[0])
             raise NumericalError(
-                "the sum of the values of a column so far must be within float64, got "
-                f"values up to {np.nanmax(np.abs(X[:, j])):g} in column "
-                f"{self._names_in()[j]!r}. Rescale the column by a constant. If these "
-                "values are small, an earlier row was large: restore a model saved "
-                "before that row.",
-                "Impute",
+                "the sum of the values of a column so far must be within float64, got values up to "
+                f"{np.nanmax(np.abs(X[:, j])):g} in column {self._names_in()[j]!r}. Rescale the "
+                "column by a constant. If these values are small, an earlier row was large: "
+                "restore a model saved before that row."
             )
 
 

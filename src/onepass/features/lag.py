@@ -31,7 +31,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from onepass import validation
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, public
 from onepass.features.encode import Encode
 from onepass.features.transformer import Columnwise, Transformer, all_or_nothing, matrix_with_gaps
 from onepass.serialization.state import forget
@@ -41,14 +41,14 @@ from onepass.validation.table import Table, TableLike
 __all__ = ["Lag", "checked_targets"]
 
 
-def checked_targets(y: ArrayLike | None, n: int, where: str, *, labels: bool) -> Array:
+def checked_targets(y: ArrayLike | None, n: int, *, labels: bool) -> Array:
     """Validate targets for ``Lag``: numbers, or labels, which are returned as text."""
     if not labels:
-        return validation.targets(y, n, where)
+        return validation.targets(y, n)
     text = np.empty(n, dtype=object)
     text[:] = [
         str(int(label) if isinstance(label, float) and label.is_integer() else label)
-        for label in validation.labels(y, n, where).tolist()
+        for label in validation.labels(y, n).tolist()
     ]
     return text
 
@@ -118,12 +118,14 @@ class Lag(Columnwise):
         """Number of output columns: inputs and lags."""
         return len(getattr(self, "order_", ()))
 
+    @public
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
         """Return the names of the outputs, such as ``"target lag 1"`` or ``"target lag 1=up"``."""
         lags = self.encode_.layout_ if hasattr(self, "encode_") else []
         names = np.array([*self._names_in(input_features), *lags], dtype=object)
         return names[self._selection()] if lags else names
 
+    @public
     def fit_transform(self, X: TableLike, y: ArrayLike | None = None) -> Floats:
         """Reset, then learn the rows; return each row with its own lags.
 
@@ -140,27 +142,26 @@ class Lag(Columnwise):
         """
         with all_or_nothing(self):
             forget(self)
-            return self._public(X, "fit_transform", y)
+            return self._learn_public(X, y)
 
     # -- hooks -----------------------------------------------------------------------------------
 
-    def _public(self, X: TableLike, verb: str, y: ArrayLike | None = None) -> Floats:
+    def _learn_public(self, X: TableLike, y: ArrayLike | None) -> Floats:
         with all_or_nothing(self):
-            checked_rows = self._check_rows(X, f"Lag.{verb}", learning=True)
+            checked_rows = self._check_rows(X, learning=True)
             labels = y is not None and np.asarray(y).dtype.kind not in "iuf"
-            targets = checked_targets(y, len(checked_rows), f"Lag.{verb}", labels=labels)
+            targets = checked_targets(y, len(checked_rows), labels=labels)
             return self._learn_with_targets(checked_rows, None, targets)[0]
 
     def _start(self, d: int) -> None:
         del d
-        low = max(validation.whole(self.delay, "delay", "Lag", low=0), 1)
+        low = max(validation.whole(self.delay, "delay", low=0), 1)
         given = np.atleast_1d(self.rows).tolist()
-        self.lags_ = [validation.whole(lag, "rows", "Lag", low=1) for lag in given]
+        self.lags_ = [validation.whole(lag, "rows", low=1) for lag in given]
         if not given or len(set(given)) < len(given) or min(given) < low:
             raise ParameterError(
                 f"`rows` must be different whole numbers >= {low}, as targets arrive "
-                f"after {low} row(s), got {self.rows!r}. Remove the other lags.",
-                "Lag",
+                f"after {low} row(s), got {self.rows!r}. Remove the other lags."
             )
         self.recent_, self.order_ = None, np.empty(0, dtype=np.intp)
         self.encode_ = Encode(max_categories=1000)
@@ -175,6 +176,7 @@ class Lag(Columnwise):
     def _merge_block(self, other: Lag, at: Array, known: int) -> Array:
         raise NotImplementedError
 
+    @public
     def _learn_rows(self, checked_rows: Floats, first_rows: Array | None) -> tuple[Floats, Array]:
         return self._learn_with_targets(checked_rows, first_rows, None)
 

@@ -147,7 +147,7 @@ class ONNXFeatures(FrozenNetwork):
         return hashlib.sha256(_bytes(self.model)).hexdigest()
 
     def _open(self) -> OpenNetwork:
-        runtime = import_extra("onnxruntime", extra="onnx", where=_NAME)
+        runtime = import_extra("onnxruntime", extra="onnx")
         digest, session = self._digest(), self._session(runtime)
         inputs = session.get_inputs()
         sizes = inputs[0].shape if len(inputs) == 1 else []
@@ -155,8 +155,7 @@ class ONNXFeatures(FrozenNetwork):
             got = ", ".join(f"{each.name!r} of {each.type} {each.shape}" for each in inputs)
             raise ParameterError(
                 "the network must have one input, a tensor whose first axis counts "
-                f"rows, got {got or 'no input'}. Export it with this input only.",
-                _NAME,
+                f"rows, got {got or 'no input'}. Export it with this input only."
             )
         rows, *shape = (k if type(k) is int and k > 0 else None for k in sizes)
         name, dtype = inputs[0].name, np.dtype(_TYPES[inputs[0].type])
@@ -182,10 +181,8 @@ class ONNXFeatures(FrozenNetwork):
         there = runtime.get_available_providers()
         if not isinstance(providers, (list, tuple)) or any(p not in there for p in providers):
             raise ParameterError(
-                "`providers` must be a list of providers of onnxruntime, "
-                f"{', '.join(there)}, got {providers!r}. Pass some of these, or install "
-                "another build of onnxruntime.",
-                _NAME,
+                f"`providers` must be a list of providers of onnxruntime, {', '.join(there)}, got "
+                f"{providers!r}. Pass some of these, or install another build of onnxruntime."
             )
         options = runtime.SessionOptions()
         options.log_severity_level = _FATAL
@@ -199,8 +196,7 @@ class ONNXFeatures(FrozenNetwork):
             raise ParameterError(
                 "`model` must be a network in ONNX that onnxruntime "
                 f"{runtime.__version__} can read, got {got}: "
-                f"{str(error).strip()[:300]}. Export it again, or upgrade onnxruntime.",
-                _NAME,
+                f"{str(error).strip()[:300]}. Export it again, or upgrade onnxruntime."
             ) from error
 
     def _output_name(self, session: Any) -> str:
@@ -214,8 +210,7 @@ class ONNXFeatures(FrozenNetwork):
             raise ParameterError(
                 "`output` must be the name of a numeric output of the file, which has "
                 f"{', '.join(f'{n!r} ({t})' for n, t in found.items())}, got {got}. "
-                "Pass one of these as `output`.",
-                _NAME,
+                "Pass one of these as `output`."
             )
         return str(name)
 
@@ -225,16 +220,13 @@ def _path(model: object) -> Path:
     if not isinstance(model, (str, os.PathLike)):
         raise TypeMismatchError(
             "`model` must be the path or the bytes of an ONNX file, got "
-            f"{type(model).__name__}. Use TorchFeatures for a network of PyTorch.",
-            _NAME,
+            f"{type(model).__name__}. Use TorchFeatures for a network of PyTorch."
         )
     path = Path(model)
     if not path.is_file():  # devices and pipes are rejected: they may be endless
         raise ParameterError(
-            f"`model` must be an existing ONNX file, got {str(path)!r}, which is not a "
-            "file. Restore it, or pass its new path; for a saved model, op.load(path, "
-            "model=...).",
-            _NAME,
+            f"`model` must be an existing ONNX file, got {str(path)!r}, which is not a file. "
+            "Restore it, or pass its new path; for a saved model, op.load(path, model=...)."
         )
     return path
 
@@ -249,8 +241,7 @@ def _bytes(model: object) -> bytes:
     except OSError as error:
         raise ParameterError(
             f"`model` must be a readable file, got {str(path)!r}: {error}. Fix its "
-            "permissions, or pass another file.",
-            _NAME,
+            "permissions, or pass another file."
         ) from error
 
 
@@ -264,7 +255,6 @@ def _check_integers(X: Floats, dtype: np.dtype[Any]) -> None:
         i, j = np.argwhere(bad)[0].tolist()
         raise TypeMismatchError(
             f"rows must contain integers from {low} to {high}, as the file requires",
-            _NAME,
             got=X[i, j],
             remedy="Do not scale bytes, or export the network with an input of floats.",
             row=i,

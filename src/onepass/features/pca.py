@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import MergeError, NotFittedError, NumericalError
+from onepass.errors import MergeError, NotFittedError, NumericalError, public
 from onepass.features.random_features import check_features
 from onepass.features.transformer import Columnwise
 from onepass.linalg.pca import (
@@ -183,6 +183,7 @@ class IncrementalPCA(Columnwise):
             return min(int(k), d)
         return len(self._view.lengths) if hasattr(self, "axes_") else 0
 
+    @public
     def transform(self, X: TableLike) -> Floats:
         """Return the coordinates along the axes of all rows learned; nothing is learned.
 
@@ -196,13 +197,14 @@ class IncrementalPCA(Columnwise):
         -------
         ndarray of shape (n, n_features_out_)
         """
-        checked_rows = self._check_rows(X, f"{type(self).__name__}.transform", learning=False)
+        checked_rows = self._check_rows(X, learning=False)
         return (
             self._project(self._current, checked_rows)
             if hasattr(self, "axes_")
             else self._transform_rows(checked_rows)
         )
 
+    @public
     def inverse_transform(self, Z: ArrayLike) -> Floats:
         """Return the rows (n, d) nearest to the mean with these coordinates (n, k).
 
@@ -217,7 +219,7 @@ class IncrementalPCA(Columnwise):
         """
         view = self._current
         k = self.n_features_out_
-        given, _ = validation.matrix(Z, "IncrementalPCA.inverse_transform", d=k, names=None)
+        given, _ = validation.matrix(Z, d=k, names=None)
         Z = given[:, : len(view.lengths)]
         if self.whiten:
             Z = Z * np.sqrt(_variances(view))
@@ -227,13 +229,12 @@ class IncrementalPCA(Columnwise):
     # -- hooks -------------------------------------------------------------------------------------
 
     def _start(self, d: int) -> None:
-        name = type(self).__name__
-        k = checked_components(self.n_components, name)
-        block, centred = rows_between(self.block, k, d, name), bool(self.centred)
+        k = checked_components(self.n_components)
+        block, centred = rows_between(self.block, k, d), bool(self.centred)
         if self.freeze_after is None:
             self.axes_ = IncrementalPCAState.start(d, k, block, centred=centred)
             return
-        rows = validation.whole(self.freeze_after, "freeze_after", name, low=1)
+        rows = validation.whole(self.freeze_after, "freeze_after", low=1)
         between = None if self.block is None else block
         self.axes_ = initial_state(d, k, rows, between, centred=centred)
 
@@ -263,7 +264,7 @@ class IncrementalPCA(Columnwise):
         """Learn rows for axes that are frozen after ``rows`` rows."""
         width, before = self.n_features_out_, max(0, min(len(X), rows - self.axes_.rows))
         if before:
-            k = checked_components(self.n_components, type(self).__name__)
+            k = checked_components(self.n_components)
             with np.errstate(over="ignore", invalid="ignore"):
                 self.axes_ = self._checked_update(
                     lambda X: accumulate(self.axes_, X, rows, k), X[:before]
@@ -283,8 +284,7 @@ class IncrementalPCA(Columnwise):
         if axes is None or not linalg.finite(axes.mean, np.array([axes.trace])):
             raise NumericalError(
                 "squares of the values must be within float64, got values up to "
-                f"{np.abs(X).max():.3g}. Divide the columns by a constant.",
-                "IncrementalPCA",
+                f"{np.abs(X).max():.3g}. Divide the columns by a constant."
             )
         return axes
 
@@ -294,7 +294,7 @@ class IncrementalPCA(Columnwise):
         if self.freeze_after is None or not (self._is_frozen or other._is_frozen):
             self.axes_ = self.axes_.merged(theirs)
             if self._is_frozen:
-                self.axes_ = frozen_axes(self.axes_, checked_components(self.n_components, "merge"))
+                self.axes_ = frozen_axes(self.axes_, checked_components(self.n_components))
         elif not self.axes_.rows:
             self.axes_ = theirs
         elif other.axes_.rows:
@@ -309,8 +309,7 @@ class IncrementalPCA(Columnwise):
             raise MergeError(
                 f"frozen axes must be the same in both, got axes of {one.rows} rows and "
                 f"different axes of {two.rows} rows. Create both from one copy that has "
-                "learned `freeze_after` rows.",
-                "IncrementalPCA.merge",
+                "learned `freeze_after` rows."
             )
 
     def _merge_conflict(self, other: IncrementalPCA) -> str:
@@ -341,7 +340,7 @@ class IncrementalPCA(Columnwise):
         if self.whiten:
             spread = np.sqrt(_variances(view))
             Z /= np.where(spread > 0.0, spread, 1.0)
-        Z = check_features(Z, X, type(self).__name__)
+        Z = check_features(Z, X)
         missing = self.n_features_out_ - Z.shape[1]
         return np.pad(Z, ((0, 0), (0, missing))) if missing else Z
 
@@ -388,10 +387,7 @@ class IncrementalPCA(Columnwise):
 
     def _fitted_axes(self) -> IncrementalPCAState:
         if not hasattr(self, "axes_"):
-            raise NotFittedError(
-                "it is not fitted yet. Call learn or learn_transform first.",
-                "IncrementalPCA",
-            )
+            raise NotFittedError("it is not fitted yet. Call learn or learn_transform first.")
         return self.axes_
 
 

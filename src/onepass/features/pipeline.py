@@ -20,7 +20,13 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import Bunch
 
 from onepass import validation
-from onepass.errors import MergeError, NotFittedError, ParameterError, TypeMismatchError
+from onepass.errors import (
+    MergeError,
+    NotFittedError,
+    ParameterError,
+    TypeMismatchError,
+    public,
+)
 from onepass.estimators import available_if
 from onepass.features.adapter import Adapter, adapted
 from onepass.features.lag import checked_targets
@@ -166,6 +172,7 @@ class Pipeline(Composite):
     features_: list[Transformer]
     learner_: Any  # a learner, with the methods of its kind
 
+    @public
     def __init__(self, *steps: Any) -> None:
         self._set_steps(steps)
 
@@ -178,31 +185,26 @@ class Pipeline(Composite):
             )
             if steps and (hasattr(bare[-1], "network") or hasattr(bare[-1], "after_task")):
                 raise TypeMismatchError(
-                    "the learner must be one for tables, such as RLSRegressor(), got "
-                    f"{got}: networks cannot be steps of a {type(self).__name__}. "
-                    "Transform their rows first, as in "
-                    "net.learn(scale.learn_transform(X), y).",
-                    type(self).__name__,
+                    f"the learner must be one for tables, such as RLSRegressor(), got {got}: "
+                    f"networks cannot be steps of a {type(self).__name__}. Transform their rows "
+                    "first, as in net.learn(scale.learn_transform(X), y)."
                 )
             raise TypeMismatchError(
-                "the steps must be transformers, then one learner, got "
-                f"{got or 'none'}. Pass objects such as Encode(), Scale(), "
-                "RLSRegressor(), the learner last, or pairs of a name and such an "
-                "object.",
-                type(self).__name__,
+                f"the steps must be transformers, then one learner, got {got or 'none'}. Pass "
+                "objects such as Encode(), Scale(), RLSRegressor(), the learner last, or pairs of "
+                "a name and such an object."
             )
         names = [name for name, _ in _named(steps)]
         if wrong := [n for i, n in enumerate(names) if n in names[:i] or "__" in n or n == "steps"]:
             raise ParameterError(
                 "names of steps must be unique, without '__' and not 'steps', got "
-                f"{wrong[0]!r}. Rename the step.",
-                type(self).__name__,
+                f"{wrong[0]!r}. Rename the step."
             )
         self.steps = steps
 
     def _fits(self, steps: Sequence[Any]) -> bool:
         *features, learner = steps or (None,)
-        made = [adapted(step, type(self).__name__) for step in features]
+        made = [adapted(step) for step in features]
         return isinstance(learner, Learner) and None not in made
 
     # -- steps and attributes ----------------------------------------------------------------------
@@ -369,6 +371,7 @@ class Pipeline(Composite):
 
     # -- learning and prediction -------------------------------------------------------------------
 
+    @public
     def predict(self, X: TableLike, **options: object) -> Any:
         """Predict the targets of the rows of X, shape (n,) or (n, c).
 
@@ -383,27 +386,31 @@ class Pipeline(Composite):
         NotFittedError
             Before any row was learned.
         """
-        found = self.learner.predict(self._transformed(X, "predict"), **options)
+        found = self.learner.predict(self._transformed(X), **options)
         return _added(found, self._level)
 
     @available_if(_learner_can("decision_function"))
+    @public
     def decision_function(self, X: TableLike) -> Floats:
         """Return the scores of the classes, as ``decision_function`` of the learner."""
-        scores: Floats = self.learner.decision_function(self._transformed(X, "decision_function"))
+        scores: Floats = self.learner.decision_function(self._transformed(X))
         return scores
 
     @available_if(_learner_can("predict_proba"))
+    @public
     def predict_proba(self, X: TableLike) -> Floats:
         """Return the probabilities of the classes, as ``predict_proba`` of the learner."""
-        shares: Floats = self.learner.predict_proba(self._transformed(X, "predict_proba"))
+        shares: Floats = self.learner.predict_proba(self._transformed(X))
         return shares
 
+    @public
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return R² of a regressor or the accuracy of a classifier on these rows."""
-        Z = self._transformed(X, "score")
+        Z = self._transformed(X)
         y = y if self._level is None else np.asarray(y) - self._level
         return float(self.learner.score(Z, y, sample_weight=sample_weight))
 
+    @public
     def learn_one(
         self,
         x: ArrayLike | Mapping[str, object],
@@ -436,6 +443,7 @@ class Pipeline(Composite):
             raise
         return self
 
+    @public
     def predict_one(self, x: ArrayLike | Mapping[str, object], **options: Any) -> Any:
         """Predict one row; before fitting, with the initial weights; options as in ``predict``."""
         if not self._is_started:
@@ -444,30 +452,29 @@ class Pipeline(Composite):
                 clone(self.learner),
             )
             if features:  # copies may learn the row
-                checked_rows = features[0]._check_row(x, "Pipeline.predict_one", learning=True)
+                checked_rows = features[0]._check_row(x, learning=True)
                 x = _padded(_learn_features(features, checked_rows))[0]
             return learner.predict_one(x, **options)
-        found = self.learner_.predict_one(self._transformed_row(x, "predict_one"), **options)
+        found = self.learner_.predict_one(self._transformed_row(x), **options)
         return _added(found, self._level)
 
     @available_if(_learner_can("predict_proba_one"))
+    @public
     def predict_proba_one(self, x: ArrayLike | Mapping[str, object]) -> dict[Any, float]:
         """Return the probabilities of the classes for one row, by label; empty before fitting."""
         if not self._is_started:
             return {}
-        found: dict[Any, float] = self.learner_.predict_proba_one(
-            self._transformed_row(x, "predict_proba_one")
-        )
+        found: dict[Any, float] = self.learner_.predict_proba_one(self._transformed_row(x))
         return found
 
-    def _transformed_row(self, x: Any, verb: str) -> Any:
+    def _transformed_row(self, x: Any) -> Any:
         """The features of one row."""
-        row: Any = x
-        where: str | None = f"Pipeline.{verb}"
+        row, checked = x, False
         for feature in self.features_:
-            row, where = feature._transform_row(row, where), None
-        return row if where or len(row) else np.zeros(1)
+            row, checked = feature._transform_row(row, checked=checked), True
+        return row if not checked or len(row) else np.zeros(1)
 
+    @public
     def merge(self, other: Self, *, concurrent: bool = False) -> Self:
         """Merge another pipeline into this one, as if this one had also learned its rows.
 
@@ -491,8 +498,7 @@ class Pipeline(Composite):
             If the pipelines are incompatible, would have transformed the rows of the other
             differently, or the learners cannot be merged. Both are then unchanged.
         """
-        where = f"{type(self).__name__}.merge"
-        self._check_mergeable(other, where)
+        self._check_mergeable(other)
         if not other.__sklearn_is_fitted__():
             return self
         if other is self:
@@ -502,10 +508,10 @@ class Pipeline(Composite):
                 self._start()
             at = None
             for mine, theirs in zip(self.features_, other.features_, strict=True):
-                self._check_same(mine, theirs, where)
-                at = mine._merge_from(theirs, at, where)
+                self._check_same(mine, theirs)
+                at = mine._merge_from(theirs, at)
             if at is None:
-                at = column_positions(self.learner_, other.learner_, where)
+                at = column_positions(self.learner_, other.learner_)
             elif not len(at.at):  # a learner without features has a single feature that is 0
                 at = ColumnPositions(np.zeros(1, dtype=np.intp), max(at.d, 1), at.names or None)
             self.learner_.join(other.learner_, at, concurrent=concurrent)
@@ -526,6 +532,7 @@ class Pipeline(Composite):
             params |= {f"{name}__{key}": value for key, value in step.get_params().items()}
         return params
 
+    @public
     def set_params(self, **params: Any) -> Self:
         """Set ``steps``, a step by its name, or ``<name>__<parameter>``.
 
@@ -547,10 +554,8 @@ class Pipeline(Composite):
             name = _step_name(given, names)
             if name not in names:
                 raise ParameterError(
-                    "a parameter must be `steps`, or begin with one of "
-                    f"{', '.join(names)}, got {key!r}. Compare with the names in "
-                    "get_params().",
-                    f"{type(self).__name__}.set_params",
+                    f"a parameter must be `steps`, or begin with one of {', '.join(names)}, got "
+                    f"{key!r}. Compare with the names in get_params()."
                 )
             i = names.index(name)
             old, step = steps[i], value
@@ -627,7 +632,7 @@ class Pipeline(Composite):
 
     def _active_steps(self) -> list[Transformer]:
         steps = enumerate(step for _, step in _named(self.steps)[:-1])
-        used = (adapted(step, type(self).__name__) for i, step in steps if not self._is_skipped(i))
+        used = (adapted(step) for i, step in steps if not self._is_skipped(i))
         return [step for step in used if step is not None]
 
     def _first(self) -> Any:
@@ -645,31 +650,28 @@ class Pipeline(Composite):
             learner.set_params(prior=prior)
         return learner
 
-    def _check_mergeable(self, other: Self, where: str) -> None:
+    def _check_mergeable(self, other: Self) -> None:
         """Check that both pipelines have the same steps with the same parameters."""
-        check_same_parameters(self, other, (), where)
+        check_same_parameters(self, other, ())
         one, two = (
             " > ".join(type(step).__name__ for _, step in _named(p.steps)) for p in (self, other)
         )
         if one != two:
             raise MergeError(
                 f"both must have the same steps, {one} as in the first, got {two}. "
-                "Learn all parts with the same Pipeline.",
-                where,
+                "Learn all parts with the same Pipeline."
             )
         for mine, theirs in zip(self._active_steps(), other._active_steps(), strict=True):
             if isinstance(mine, Adapter):
                 raise MergeError(
                     "transformers must be those of op.features, got "
-                    f"{type(mine.transformer).__name__}. Learn all rows with one "
-                    "pipeline.",
-                    where,
+                    f"{type(mine.transformer).__name__}. Learn all rows with one pipeline."
                 )
-            check_same_parameters(mine, theirs, list(mine.get_params(deep=False)), where)
+            check_same_parameters(mine, theirs, list(mine.get_params(deep=False)))
         learners = (p.learner_ if p._is_started else p._new_learner() for p in (self, other))
-        next(learners).check_mergeable(next(learners), where)
+        next(learners).check_mergeable(next(learners))
 
-    def _check_same(self, mine: Transformer, theirs: Transformer, where: str) -> None:
+    def _check_same(self, mine: Transformer, theirs: Transformer) -> None:
         if (
             hasattr(mine, "rows_seen_")
             and theirs.rows_seen_
@@ -677,8 +679,7 @@ class Pipeline(Composite):
         ):
             raise MergeError(
                 f"{type(mine).__name__} must have transformed the rows of both in the "
-                f"same way, but {reason}, or learn all rows with one pipeline.",
-                where,
+                f"same way, but {reason}, or learn all rows with one pipeline."
             )
 
     def _rollback_on_error(self) -> AbstractContextManager[None]:
@@ -695,15 +696,15 @@ class Pipeline(Composite):
         learner = vars(self).get("learner_")
         if learner is None:
             return None, changes
-        where: str | None = "Pipeline.learn_one"
+        checked = False
         for feature in self.features_:
             width = getattr(feature, "n_features_in_", None)
-            if width is None or feature._uses_targets or (where is None and len(x) != width):
+            if width is None or feature._uses_targets or (checked and len(x) != width):
                 return None, changes
-            x, attributes = feature._learn_row(x, where)
+            x, attributes = feature._learn_row(x, checked=checked)
             changes.append((feature, attributes))
-            where = None
-        if where is None and (
+            checked = True
+        if checked and (
             len(x) != getattr(learner, "n_features_in_", None)
             or not hasattr(learner, "feature_names_in_")
         ):
@@ -717,9 +718,9 @@ class Pipeline(Composite):
         if not self._is_started:
             self._start()
         if self.features_:
-            checked_rows = self.features_[0]._check_row(x, "Pipeline.learn_one", learning=True)
+            checked_rows = self.features_[0]._check_row(x, learning=True)
             if sample_weight:
-                target = self._targets(np.asarray(y)[None], 1, "Pipeline.learn_one")
+                target = self._targets(np.asarray(y)[None], 1)
                 lag, past = self._differencing
                 Z = _learn_features(self.features_, checked_rows, target)
                 if lag is not None:
@@ -743,16 +744,15 @@ class Pipeline(Composite):
                 self._start()
             level = None
             if self.features_:
-                where = f"Pipeline.{verb}"
-                checked_rows = self.features_[0]._check_rows(X, where, learning=True)
-                sample_weight = validation.weights(sample_weight, len(checked_rows), where)
+                checked_rows = self.features_[0]._check_rows(X, learning=True)
+                sample_weight = validation.weights(sample_weight, len(checked_rows))
                 selected = (
                     np.ones(len(checked_rows), dtype=bool)
                     if sample_weight is None
                     else sample_weight > 0
                 )
                 in_order = verb == "test_then_train"
-                targets = self._targets(y, len(checked_rows), where)
+                targets = self._targets(y, len(checked_rows))
                 lag, past = self._differencing
                 X = self._prepare_for_learner(
                     _learn_selected(
@@ -782,24 +782,22 @@ class Pipeline(Composite):
         level: Floats = lag._changes(recent, recent[-1:], np.zeros(1, dtype=bool))[1][0]
         return level
 
-    def _targets(self, y: ArrayLike | None, n: int, where: str) -> Array | None:
+    def _targets(self, y: ArrayLike | None, n: int) -> Array | None:
         """Return the targets for the transformers, labels as text; None if none uses them."""
         if self._target_delay is None:
             return None
-        return checked_targets(y, n, where, labels=is_classifier(self.learner))
+        return checked_targets(y, n, labels=is_classifier(self.learner))
 
-    def _transformed(self, X: TableLike, verb: str) -> Any:
+    def _transformed(self, X: TableLike) -> Any:
         """Return the rows as transformed for a prediction."""
         if not self._is_started:
             raise NotFittedError(
-                "this Pipeline is not fitted yet: it has not learned a row. Call fit, "
-                "partial_fit or learn_one first; predict_one and test_then_train also "
-                "predict before learning.",
-                f"Pipeline.{verb}",
+                "this Pipeline is not fitted yet: it has not learned a row. Call fit, partial_fit "
+                "or learn_one first; predict_one and test_then_train also predict before learning."
             )
         if not self.features_:
             return X
-        checked_rows = self.features_[0]._check_rows(X, f"Pipeline.{verb}", learning=False)
+        checked_rows = self.features_[0]._check_rows(X, learning=False)
         return _padded(_transform_features(self.features_, checked_rows))
 
     def _prepare_for_learner(self, Z: Floats) -> Floats:

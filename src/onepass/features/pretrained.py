@@ -34,6 +34,7 @@ from onepass.errors import (
     OnepassError,
     ParameterError,
     ShapeError,
+    public,
 )
 from onepass.estimators import BaseEstimator
 from onepass.features.random_features import Frozen
@@ -58,9 +59,7 @@ class OpenNetwork(NamedTuple):
     """The integer dtype of the input, if the network accepts only integers."""
 
 
-def _input_shape(
-    given: object, declared: Sequence[int | None] | None, d: int, where: str
-) -> tuple[int, ...]:
+def _input_shape(given: object, declared: Sequence[int | None] | None, d: int) -> tuple[int, ...]:
     """Return the shape of a row of d numbers.
 
     Parameters
@@ -71,8 +70,6 @@ def _input_shape(
         The shape declared by the network, None for variable sizes.
     d : int
         Number of values of a row.
-    where : str
-        The class, for messages.
 
     Returns
     -------
@@ -87,49 +84,45 @@ def _input_shape(
 
     Examples
     --------
-    >>> _input_shape(None, (1, None, 28), 784, "ONNXFeatures")
+    >>> _input_shape(None, (1, None, 28), 784)
     (1, 28, 28)
     """
     if given is not None:
-        shape = _align_axes(_sizes(given, where), declared)
+        shape = _align_axes(_sizes(given), declared)
         if declared is not None and not _fits(shape, declared):
             raise ParameterError(
                 "`shape` must be a shape that the network accepts, "
-                f"{_format_shape(declared)}, got {shape}. Omit it, or pass such a shape.",
-                where,
+                f"{_format_shape(declared)}, got {shape}. Omit it, or pass such a shape."
             )
     elif declared is None:
         shape = (d,)
     else:
-        shape = _fill_open_size(declared, d, where)
+        shape = _fill_open_size(declared, d)
     if math.prod(shape) != d:
         raise ShapeError(
             f"rows must have {math.prod(shape)} numbers for shape {shape}, got {d} "
-            "columns. Pass rows of that width, or set another `shape`.",
-            where,
+            "columns. Pass rows of that width, or set another `shape`."
         )
     return shape
 
 
-def _check_shape(got: Sequence[int], known: Sequence[int] | None, where: str) -> None:
+def _check_shape(got: Sequence[int], known: Sequence[int] | None) -> None:
     """Reject rows of another shape; leading axes of length 1 are ignored."""
     if known is None or _strip_axes(got) == _strip_axes(known):
         return
     raise ShapeError(
         f"rows must have shape {tuple(known)}, as the first rows or as `shape`, got "
-        f"{tuple(got)}. Reorder the axes, or create a new transformer.",
-        where,
+        f"{tuple(got)}. Reorder the axes, or create a new transformer."
     )
 
 
-def _sizes(given: object, where: str) -> tuple[int, ...]:
+def _sizes(given: object) -> tuple[int, ...]:
     if not isinstance(given, (tuple, list)) or not given:
         raise ParameterError(
             f"`shape` must be a tuple of sizes, such as (3, 32, 32), got {given!r}. "
-            "Pass such a tuple.",
-            where,
+            "Pass such a tuple."
         )
-    return tuple(validation.whole(k, "shape", where, low=1) for k in given)
+    return tuple(validation.whole(k, "shape", low=1) for k in given)
 
 
 def _fits(shape: Sequence[int], declared: Sequence[int | None]) -> bool:
@@ -146,14 +139,13 @@ def _align_axes(shape: tuple[int, ...], declared: Sequence[int | None] | None) -
     return (1,) * (len(declared) - len(bare)) + bare
 
 
-def _fill_open_size(declared: Sequence[int | None], d: int, where: str) -> tuple[int, ...]:
+def _fill_open_size(declared: Sequence[int | None], d: int) -> tuple[int, ...]:
     """Return the declared shape, with one variable size inferred from d."""
     if sum(k is None for k in declared) > 1:
         raise ParameterError(
             "`shape` must be set for a network with several variable sizes, "
             f"{_format_shape(declared)}, got none for {d} columns. Pass `shape`, such "
-            "as (3, 32, 32).",
-            where,
+            "as (3, 32, 32)."
         )
     rest = max(1, math.prod(k for k in declared if k is not None))
     return tuple(max(1, d // rest) if k is None else k for k in declared)
@@ -236,6 +228,7 @@ class FrozenNetwork(Frozen):
         """Number of outputs for a row; 0 before the first evaluation."""
         return len(getattr(self, "trial_", ()))
 
+    @public
     def transform(self, X: TableLike) -> Floats:
         """Return the outputs of the network for the rows; no row needs to have been learned.
 
@@ -253,16 +246,16 @@ class FrozenNetwork(Frozen):
             return super().transform(X)
         self._network()  # opened once, not by each copy
         fresh = clone(self)
-        checked_rows = fresh._check_rows(X, f"{self._name}.transform", learning=True)  # noqa: SLF001
+        checked_rows = fresh._check_rows(X, learning=True)  # noqa: SLF001
         outputs: Floats = fresh._learn_rows(checked_rows, None)[0]  # noqa: SLF001
         return outputs
 
-    def _check_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
+    def _check_rows(self, X: TableLike, *, learning: bool) -> Floats:
         """Return rows, of any shape that the network accepts, as a finite matrix."""
         form = np.shape(X)[1:] if hasattr(X, "shape") else ()
         if len(form) > 1:
             known = getattr(self, "shape_", self.shape)
-            _check_shape(form, known, where)
+            _check_shape(form, known)
             if known is None and learning:
                 self.shape_ = tuple(int(k) for k in form)
             array = np.asarray(X)
@@ -270,15 +263,13 @@ class FrozenNetwork(Frozen):
         dtype = getattr(X, "dtype", None)
         if isinstance(dtype, np.dtype) and dtype.str[1:] in _SMALL:
             X = np.asarray(X, dtype=np.float32)
-        return super()._check_rows(X, where, learning=learning)
+        return super()._check_rows(X, learning=learning)
 
-    def _check_row(
-        self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
-    ) -> Floats:
+    def _check_row(self, x: ArrayLike | Mapping[str, object], *, learning: bool) -> Floats:
         """Return one row as a matrix of one row."""
         if hasattr(x, "shape") and len(np.shape(x)) > 1:
-            return self._check_rows(np.asarray(x)[None], where, learning=learning)
-        return super()._check_row(x, where, learning=learning)
+            return self._check_rows(np.asarray(x)[None], learning=learning)
+        return super()._check_row(x, learning=learning)
 
     def _merge_conflict(self, other: Any) -> str:
         """Return a reason if the networks differ."""
@@ -293,18 +284,17 @@ class FrozenNetwork(Frozen):
     # -- hooks of the learned state --------------------------------------------------------------
 
     def _start(self, d: int) -> None:
-        validation.whole(self.batch_size, "batch_size", self._name, low=1)
+        validation.whole(self.batch_size, "batch_size", low=1)
         network = self._network()
         given = self.shape if self.shape is not None else getattr(self, "shape_", None)
-        self.shape_ = _input_shape(given, network.shape, d, self._name)
+        self.shape_ = _input_shape(given, network.shape, d)
         self.trial_ = self._trial_outputs(network)
         self.digest_ = network.digest
 
     def _widen(self, d: int) -> None:
         raise ShapeError(
             f"rows must have {self.n_features_in_} numbers, as in the first block, got "
-            f"{d}. Inputs of a network cannot be added: create a new transformer.",
-            f"{self._name}.grow",
+            f"{d}. Inputs of a network cannot be added: create a new transformer."
         )
 
     def _merge_block(self, other: Self, at: Array, known: int) -> Array:
@@ -313,8 +303,7 @@ class FrozenNetwork(Frozen):
         if reason or not np.array_equal(at, np.arange(self.n_features_in_)):
             raise MergeError(
                 "both must transform a row in the same way, but "
-                f"{reason or 'the order of columns differs. Use the same order in both'}.",
-                f"{self._name}.merge",
+                f"{reason or 'the order of columns differs. Use the same order in both'}."
             )
         return np.arange(self.n_features_out_)
 
@@ -328,7 +317,6 @@ class FrozenNetwork(Frozen):
             i, j = np.argwhere(~finite)[0].tolist()
             raise NumericalError(
                 f"feature {self._prefix}{j} must be finite",
-                self._name,
                 got=f"{Z[i, j]} of a row with numbers up to {np.abs(X[i]).max():.3g}",
                 remedy="Drop the row, or scale its numbers as in the training of the "
                 f"{self._what}.",
@@ -414,17 +402,12 @@ class FrozenNetwork(Frozen):
         network = self._open()
         if hasattr(self, "digest_"):
             if network.digest != self.digest_:
-                raise ParameterError(
-                    self._digest_error(network.digest),
-                    self._name,
-                )
+                raise ParameterError(self._digest_error(network.digest))
             if not _nearly_equal(self.trial_, self._trial_outputs(network)):
                 raise ParameterError(
-                    f"the {self._what} must return the same outputs as when learning "
-                    "began, got other outputs with the same digest. Create it with the "
-                    "same layers and settings; for an ONNX file, keep its weight files "
-                    "in the same folder.",
-                    self._name,
+                    f"the {self._what} must return the same outputs as when learning began, got "
+                    "other outputs with the same digest. Create it with the same layers and "
+                    "settings; for an ONNX file, keep its weight files in the same folder."
                 )
         self._opened = key, network
         return network
@@ -447,11 +430,9 @@ class FrozenNetwork(Frozen):
         for other, when in ((again, "evaluated again"), (together, "evaluated with another row")):
             if not _nearly_equal(alone, other):
                 raise ParameterError(
-                    "the outputs for a row must be reproducible and independent of "
-                    f"other rows, got other outputs when {when}. Disable random layers "
-                    "and batch statistics; with batch statistics, batch_size=1 "
-                    "evaluates each row by itself.",
-                    self._name,
+                    "the outputs for a row must be reproducible and independent of other rows, got "
+                    f"other outputs when {when}. Disable random layers and batch statistics; with "
+                    "batch statistics, batch_size=1 evaluates each row by itself."
                 )
         return alone
 

@@ -100,7 +100,7 @@ class Frozen(Columnwise):
         return [np.array(self._names_in()[:k]), *drawn]
 
 
-def check_features(Z: Floats, X: Floats, where: str) -> Floats:
+def check_features(Z: Floats, X: Floats) -> Floats:
     """Return features if they are finite.
 
     Parameters
@@ -108,8 +108,6 @@ def check_features(Z: Floats, X: Floats, where: str) -> Floats:
     Z : ndarray of shape (n, width)
     X : ndarray of shape (n, d)
         The rows.
-    where : str
-        The name of the transformer, for the message.
 
     Raises
     ------
@@ -118,10 +116,8 @@ def check_features(Z: Floats, X: Floats, where: str) -> Floats:
     """
     if not linalg.finite(Z):
         raise NumericalError(
-            f"features must be within {Z.dtype}, got rows with values up to "
-            f"{np.abs(X).max():.3g}. Divide the columns by a constant, or pass them as "
-            "float64.",
-            where,
+            f"features must be within {Z.dtype}, got rows with values up to {np.abs(X).max():.3g}. "
+            "Divide the columns by a constant, or pass them as float64."
         )
     return Z
 
@@ -138,7 +134,7 @@ class _Units(Frozen):
     @property
     def n_features_out_(self) -> int:
         """Number of output columns, constant after the first row."""
-        return validation.whole(self.width, "width", type(self).__name__, low=1)
+        return validation.whole(self.width, "width", low=1)
 
     @property
     def _sound(self) -> bool:
@@ -232,14 +228,13 @@ class RandomReLU(_Units):
 
     def _start(self, d: int) -> None:
         width = self.n_features_out_
-        scale = validation.in_range(self.scale, "scale", "RandomReLU", above=0.0)
-        bias = validation.in_range(self.bias, "bias", "RandomReLU", low=0.0)
-        seed = validation.whole(self.seed, "seed", "RandomReLU", low=0)
+        scale = validation.in_range(self.scale, "scale", above=0.0)
+        bias = validation.in_range(self.bias, "bias", low=0.0)
+        seed = validation.whole(self.seed, "seed", low=0)
         if self.standardize not in {"none", "row"}:
             raise ParameterError(
                 f"`standardize` must be 'none' or 'row', got {self.standardize!r}. Pass "
-                "one of these.",
-                "RandomReLU",
+                "one of these."
             )
         self.spread_ = scale / float(np.sqrt(d))
         offsets = np.random.default_rng((seed, _BIAS)).normal(size=width)
@@ -264,7 +259,7 @@ class RandomReLU(_Units):
             Z = rows @ self.weights_.astype(X.dtype, copy=False)
             Z += self.bias_
             np.maximum(Z, 0.0, out=Z)
-        return check_features(Z, X, "RandomReLU")
+        return check_features(Z, X)
 
     @property
     def _sound(self) -> bool:
@@ -330,12 +325,11 @@ class RandomFourier(_Units):
 
     def _sample(self, d: int) -> tuple[Floats, Floats]:
         where = "RandomFourier"
-        gamma = validation.in_range(self.gamma, "gamma", where, above=0.0)
-        seed = validation.whole(self.seed, "seed", where, low=0)
+        gamma = validation.in_range(self.gamma, "gamma", above=0.0)
+        seed = validation.whole(self.seed, "seed", low=0)
         if seed >= 2**32:
             raise ParameterError(
-                f"`seed` must be less than 2**32, got {seed}. Pass a smaller seed.",
-                where,
+                f"`seed` must be less than 2**32, got {seed}. Pass a smaller seed.", where
             )
         from sklearn.kernel_approximation import RBFSampler  # noqa: PLC0415  the import is slow
 
@@ -349,7 +343,7 @@ class RandomFourier(_Units):
             Z += self.offset_
             np.cos(Z, out=Z)
             Z *= (2.0 / self.width) ** 0.5  # rounds like RBFSampler
-        return check_features(Z, X, "RandomFourier")
+        return check_features(Z, X)
 
 
 def _standardize_rows(X: Floats) -> Floats:

@@ -122,7 +122,7 @@ class Scale(Columnwise):
 
     def _start(self, d: int) -> None:
         if self.freeze_after is not None:
-            self.freeze_after_ = validation.whole(self.freeze_after, "freeze_after", "Scale", low=1)
+            self.freeze_after_ = validation.whole(self.freeze_after, "freeze_after", low=1)
         self.origin_ = np.zeros(d)
         self.offset_ = np.zeros(d)
         self.squares_ = np.zeros(d)
@@ -168,7 +168,7 @@ class Scale(Columnwise):
         std = np.sqrt(np.where(variance < self._least(), 1.0, variance))
         with np.errstate(over="ignore"):
             Z = ((X - self.origin_) - self.offset_) / std
-        return check_features(Z, X, "Scale").astype(X.dtype, copy=False)
+        return check_features(Z, X).astype(X.dtype, copy=False)
 
     def _compiled_row(self, x: Any, *, learning: bool) -> tuple[Floats, dict[str, Any]] | None:
         """Transform a row in the compiled loop; None if NumPy must handle the row."""
@@ -206,10 +206,8 @@ class Scale(Columnwise):
                 )
                 if min(n, more) < self.freeze_after_ or not all(map(np.array_equal, mine, theirs)):
                     raise MergeError(
-                        "fixed statistics must be the same in both, got different "
-                        "ones. Create both from one copy that has learned "
-                        "`freeze_after` rows.",
-                        "Scale.merge",
+                        "fixed statistics must be the same in both, got different ones. Create "
+                        "both from one copy that has learned `freeze_after` rows."
                     )
             else:
                 apart = (origin - self.origin_) + (offset - self.offset_)
@@ -277,7 +275,6 @@ class Scale(Columnwise):
             i, j = (int(k) for k in np.argwhere(np.isinf(variance))[0])
             raise NumericalError(
                 "sums of squares of the values so far must be within float64",
-                where="Scale",
                 got=f"{X[i, j]:g}",
                 remedy=(
                     "Rescale the column by a constant. If this value is small, an "

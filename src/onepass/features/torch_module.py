@@ -154,8 +154,7 @@ class TorchFeatures(FrozenNetwork):
         if self.dtype is not None and self.dtype not in _DTYPES:
             raise ParameterError(
                 f"`dtype` must be one of {', '.join(_DTYPES)}, got {self.dtype!r}. Pass "
-                "one of these, as text.",
-                _NAME,
+                "one of these, as text."
             )
         digest = self._digest()
         dtype = None if self.dtype is None else getattr(torch, self.dtype)
@@ -166,8 +165,7 @@ class TorchFeatures(FrozenNetwork):
         except (RuntimeError, ValueError, TypeError, AssertionError) as error:
             raise ParameterError(
                 f"`device` must be a device available to PyTorch, got {self.device!r}: "
-                f"{str(error).strip()[:200]}. Pass another device, such as 'cpu'.",
-                _NAME,
+                f"{str(error).strip()[:200]}. Pass another device, such as 'cpu'."
             ) from error
         first = next((each for each in _tensors(copied) if each.is_floating_point()), None)
         dtype = dtype or (torch.float32 if first is None else first.dtype)
@@ -202,8 +200,7 @@ def _stop_at(copied: torch.nn.Module, layer: str) -> None:
         raise ParameterError(
             "`layer` must be the name of a layer of the module, such as "
             f"{', '.join(names[-5:]) or 'none'}, got {layer!r}. See "
-            "module.named_modules() for all names.",
-            _NAME,
+            "module.named_modules() for all names."
         )
 
     def reached(_layer: object, _inputs: object, outputs: object) -> None:
@@ -215,13 +212,12 @@ def _stop_at(copied: torch.nn.Module, layer: str) -> None:
         raise ParameterError(
             "`layer` requires a module that supports forward hooks, got a "
             f"{type(copied).__name__}: {error}. Pass the module that it was compiled "
-            "from, or a module that ends with this layer.",
-            _NAME,
+            "from, or a module that ends with this layer."
         ) from error
 
 
 def _torch() -> Any:
-    return import_extra("torch", extra="torch", where=_NAME)
+    return import_extra("torch", extra="torch")
 
 
 def _module(module: object) -> torch.nn.Module:
@@ -230,15 +226,13 @@ def _module(module: object) -> torch.nn.Module:
     if not isinstance(module, torch.nn.Module):
         raise TypeMismatchError(
             f"`module` must be a torch.nn.Module, got {type(module).__name__}. Pass the "
-            "network itself, with its weights.",
-            _NAME,
+            "network itself, with its weights."
         )
     for name, each in module.named_parameters():
         if each.is_meta or torch.nn.parameter.is_lazy(each):
             raise TypeMismatchError(
                 f"`module` must have initialised weights, got none in {name!r}. Load "
-                "them, or call a lazy module once.",
-                _NAME,
+                "them, or call a lazy module once."
             )
     return module
 
@@ -265,8 +259,7 @@ def _eval_copy(module: torch.nn.Module, *, shared: bool) -> torch.nn.Module:
         raise TypeMismatchError(
             "`module` must be one that copy.deepcopy can copy, got "
             f"{type(error).__name__}: {str(error)[:200]}. Pass a module made with "
-            "torch.no_grad(), without parts that cannot be copied.",
-            _NAME,
+            "torch.no_grad(), without parts that cannot be copied."
         ) from error
     for each in copied.modules():
         each.training = False  # train() may be overridden
@@ -280,8 +273,7 @@ def _numpy(outputs: object) -> Floats:
         kind = "complex numbers" if isinstance(outputs, torch.Tensor) else type(outputs).__name__
         raise ShapeError(
             f"the module must return one tensor of real numbers, got {kind}. Select "
-            "such a layer with layer=..., or wrap the module.",
-            _NAME,
+            "such a layer with layer=..., or wrap the module."
         )
     dtype = torch.float64 if outputs.dtype == torch.float64 else torch.float32
     array: Floats = np.array(outputs.detach().to("cpu", dtype).numpy())

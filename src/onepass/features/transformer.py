@@ -33,7 +33,14 @@ import numpy as np
 from sklearn.base import clone
 
 from onepass import native, validation
-from onepass.errors import ColumnError, MergeError, NotFittedError, ParameterError, ShapeError
+from onepass.errors import (
+    ColumnError,
+    MergeError,
+    NotFittedError,
+    ParameterError,
+    ShapeError,
+    public,
+)
 from onepass.estimators import BaseEstimator, TransformerMixin
 from onepass.learners.estimator.tags import with_onepass_tags
 from onepass.serialization.state import UnfittedAttribute, forget
@@ -94,7 +101,7 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
     # -- hooks -----------------------------------------------------------------------------------
 
     @abstractmethod
-    def _check_rows(self, X: TableLike, where: str, *, learning: bool) -> Any:
+    def _check_rows(self, X: TableLike, *, learning: bool) -> Any:
         """Validate the user's rows for ``_learn_rows`` and ``_transform_rows``.
 
         The result has a length and can be indexed by a slice or a mask of rows. Errors name the
@@ -102,11 +109,11 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
         shape of the first rows may be stored; nothing else is learned here.
         """
 
-    def _check_row(self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool) -> Any:
+    def _check_row(self, x: ArrayLike | Mapping[str, object], *, learning: bool) -> Any:
         """Validate one row: an array of shape (d,), or a dict of named features."""
         x = named_row(x)
         rows: Any = x[None] if isinstance(x, np.ndarray) else [x]
-        return self._check_rows(rows, where, learning=learning)
+        return self._check_rows(rows, learning=learning)
 
     @abstractmethod
     def _learn_rows(self, checked_rows: Any, first_rows: Array | None) -> tuple[Floats, Array]:
@@ -136,22 +143,21 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
         returns the same numbers.
         """
 
-    def _learn_row(self, x: Any, where: str | None) -> tuple[Floats, dict[str, Any]]:
+    def _learn_row(self, x: Any, *, checked: bool) -> tuple[Floats, dict[str, Any]]:
         """Return one row as transformed after it was learned, and the new attributes.
 
-        Nothing is learned until the caller assigns the attributes. ``x`` is the user's row, which
-        is validated for the public call ``where``; None if ``x`` (d,) is the output of another
-        transformer.
+        Nothing is learned until the caller assigns the attributes. If ``checked``, ``x`` (d,) is
+        the output of another transformer, otherwise the user's row.
         """
         learned = object.__new__(type(self))
         learned.__dict__.update(vars(self))
-        checked = x[None] if where is None else learned._check_row(x, where, learning=True)
-        return learned._learn_rows(checked, None)[0][0], learned.__dict__
+        rows = x[None] if checked else learned._check_row(x, learning=True)
+        return learned._learn_rows(rows, None)[0][0], learned.__dict__
 
-    def _transform_row(self, x: Any, where: str | None) -> Floats:
+    def _transform_row(self, x: Any, *, checked: bool) -> Floats:
         """Transform one row as if it were the next one, even before learning."""
-        checked = x[None] if where is None else self._check_row(x, where, learning=False)
-        row: Floats = self._transform_rows(checked)[0]
+        rows = x[None] if checked else self._check_row(x, learning=False)
+        row: Floats = self._transform_rows(rows)[0]
         return row
 
     @property
@@ -163,7 +169,7 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
         """Return the names of the output columns, shape (n_features_out_,)."""
 
-    def _merge_from(self, other: Self, at: ColumnPositions | None, where: str) -> ColumnPositions:
+    def _merge_from(self, other: Self, at: ColumnPositions | None) -> ColumnPositions:
         """Merge the state of another transformer; return the positions of its outputs.
 
         ``at`` contains the positions of its input columns; None for the first step, whose columns
@@ -172,8 +178,7 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
         del other, at
         raise MergeError(
             f"the transformer must support merging, got {type(self).__name__}. Learn "
-            "all rows with one learner by partial_fit.",
-            where,
+            "all rows with one learner by partial_fit."
         )
 
     def _merge_conflict(self, other: Self) -> str:
@@ -187,6 +192,7 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
 
     # -- public methods ----------------------------------------------------------------------------
 
+    @public
     def fit(self, X: TableLike, y: ArrayLike | None = None) -> Self:
         """Reset the transformer, then learn the rows one after the other.
 
@@ -201,17 +207,16 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
         -------
         self
         """
-        where = f"{type(self).__name__}.fit"
         with all_or_nothing(self):
             forget(self)
-            if not len(self._public(X, "fit", y)):
+            if not len(self._learn_public(X, y)):
                 raise ShapeError(
                     "`X` must have rows, got 0 sample(s) while a minimum of 1 is "
-                    "required. partial_fit accepts empty blocks.",
-                    where,
+                    "required. partial_fit accepts empty blocks."
                 )
         return self
 
+    @public
     def partial_fit(self, X: TableLike, y: ArrayLike | None = None) -> Self:
         """Learn the rows one after the other, continuing from the current state.
 
@@ -226,9 +231,10 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
         -------
         self
         """
-        self._public(X, "partial_fit", y)
+        self._learn_public(X, y)
         return self
 
+    @public
     def learn(self, X: TableLike, y: ArrayLike | None = None) -> Self:
         """Learn the rows one after the other.
 
@@ -243,9 +249,10 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
         -------
         self
         """
-        self._public(X, "learn", y)
+        self._learn_public(X, y)
         return self
 
+    @public
     def learn_transform(self, X: TableLike, y: ArrayLike | None = None) -> Floats:
         """Learn the rows one after the other; return each row transformed with the state after it.
 
@@ -259,8 +266,9 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
         ndarray of shape (n, n_features_out_)
             Row k is transformed with the state after rows 1 ... k.
         """
-        return self._public(X, "learn_transform", y)
+        return self._learn_public(X, y)
 
+    @public
     def transform(self, X: TableLike) -> Floats:
         """Transform each row as if it were the next one; nothing is learned.
 
@@ -272,10 +280,9 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
         -------
         ndarray of shape (n, n_features_out_)
         """
-        return self._transform_rows(
-            self._check_rows(X, f"{type(self).__name__}.transform", learning=False)
-        )
+        return self._transform_rows(self._check_rows(X, learning=False))
 
+    @public
     def merge(self, other: Self) -> Self:
         """Merge another transformer into this one, as if its rows had followed those of this one.
 
@@ -293,15 +300,15 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
         MergeError
             If the two are incompatible or cannot be merged. Both are then unchanged.
         """
-        where = f"{type(self).__name__}.merge"
-        check_same_parameters(self, other, list(self.get_params(deep=False)), where)
+        check_same_parameters(self, other, list(self.get_params(deep=False)))
         if other.__sklearn_is_fitted__():
             if other is self:
                 other = copy.copy(other)  # learned arrays are never modified in place
             with all_or_nothing(self):
-                self._merge_from(other, None, where)
+                self._merge_from(other, None)
         return self
 
+    @public
     def grow(self, d: int) -> Self:
         """Append input columns, as if they had been zero in every row so far.
 
@@ -323,8 +330,7 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
         if d < now:
             raise ParameterError(
                 f"`d` must be >= {now}, the current number of columns, got {d}. Columns "
-                "cannot be removed.",
-                f"{type(self).__name__}.grow",
+                "cannot be removed."
             )
         if d > now:
             with all_or_nothing(self):
@@ -355,32 +361,29 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(
                 f"this {type(self).__name__} is not fitted yet: it has learned no row. "
-                "Call fit, partial_fit or learn_transform first.",
-                f"{type(self).__name__}.get_feature_names_out",
+                "Call fit, partial_fit or learn_transform first."
             )
         default = [f"x{j}" for j in range(getattr(self, "n_features_in_", 0))]
         names = [str(name) for name in getattr(self, "feature_names_in_", default)]
         if given is None:
             return names
-        where, got = f"{type(self).__name__}.get_feature_names_out", [str(name) for name in given]
+        got = [str(name) for name in given]
         if len(got) != len(names):
             raise ColumnError(
                 "input_features should have length equal to the number of columns "
-                f"learned, {len(names)}, got {len(got)}. Omit it.",
-                where,
+                f"learned, {len(names)}, got {len(got)}. Omit it."
             )
         if names not in (got, default):
             raise ColumnError(
                 "input_features is not equal to feature_names_in_, the columns "
-                f"learned, {names}, got {got}. Omit it.",
-                where,
+                f"learned, {names}, got {got}. Omit it."
             )
         return got
 
-    def _public(self, X: TableLike, verb: str, y: ArrayLike | None) -> Floats:
+    def _learn_public(self, X: TableLike, y: ArrayLike | None) -> Floats:
         del y
         with all_or_nothing(self):
-            checked_rows = self._check_rows(X, f"{type(self).__name__}.{verb}", learning=True)
+            checked_rows = self._check_rows(X, learning=True)
             return self._learn_rows(checked_rows, None)[0]
 
 
@@ -470,6 +473,7 @@ class Columnwise(Transformer):
         """Current number of output columns."""
         return getattr(self, "n_features_in_", 0)
 
+    @public
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
         """Return the names of the output columns, shape (n_features_out_,).
 
@@ -484,22 +488,21 @@ class Columnwise(Transformer):
             names = [f"{self._prefix}{j}" for j in range(self.n_features_out_)]
         return np.array(names, dtype=object)
 
-    def _check_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
+    def _check_rows(self, X: TableLike, *, learning: bool) -> Floats:
         """Return rows as a matrix of the fitted width."""
-        array, names = self._matrix(X, where, **self._shape())
+        array, names = self._matrix(X, **self._shape())
         if learning:
             self._set_feature_names(names)
         return array
 
-    def _check_row(
-        self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
-    ) -> Floats:
+    def _check_row(self, x: ArrayLike | Mapping[str, object], *, learning: bool) -> Floats:
         """Return a finite row of the fitted width, as a matrix of one row."""
-        row = validation.row_vector(x, where, **self._shape())
+        row = validation.row_vector(x, **self._shape())
         if learning:
             self._set_feature_names([str(name) for name in x] if isinstance(x, Mapping) else None)
         return row[None, :]
 
+    @public
     def _learn_rows(self, checked_rows: Floats, first_rows: Array | None) -> tuple[Floats, Array]:
         """Initialize or widen the state if necessary, then learn the rows."""
         n, d = checked_rows.shape
@@ -520,6 +523,7 @@ class Columnwise(Transformer):
         self.rows_seen_ += n
         return result
 
+    @public
     def _transform_rows(self, checked_rows: Floats) -> Floats:
         """Transform each row as if it were the next one, even before learning."""
         if hasattr(self, "n_features_in_"):
@@ -527,15 +531,15 @@ class Columnwise(Transformer):
         fresh: Self = clone(self).grow(checked_rows.shape[1])
         return fresh._transform_block(checked_rows)
 
-    def _learn_row(self, x: Any, where: str | None) -> tuple[Floats, dict[str, Any]]:
+    def _learn_row(self, x: Any, *, checked: bool) -> tuple[Floats, dict[str, Any]]:
         """Return one row as transformed after it was learned, and the new attributes."""
         found = self._compiled_row(x, learning=True)
-        return super()._learn_row(x, where) if found is None else found
+        return super()._learn_row(x, checked=checked) if found is None else found
 
-    def _transform_row(self, x: Any, where: str | None) -> Floats:
+    def _transform_row(self, x: Any, *, checked: bool) -> Floats:
         """Transform one row as if it were the next one, even before learning."""
         found = self._compiled_row(x, learning=False)
-        return super()._transform_row(x, where) if found is None else found[0]
+        return super()._transform_row(x, checked=checked) if found is None else found[0]
 
     def _compiled_row(self, x: Any, *, learning: bool) -> tuple[Floats, dict[str, Any]] | None:
         """Transform a row in a compiled loop, as ``_learn_row`` does if ``learning``.
@@ -557,9 +561,9 @@ class Columnwise(Transformer):
         names = getattr(self, "feature_names_in_", None)
         return names.tolist() if isinstance(x, Mapping) and names is not None else False
 
-    def _merge_from(self, other: Self, at: ColumnPositions | None, where: str) -> ColumnPositions:
+    def _merge_from(self, other: Self, at: ColumnPositions | None) -> ColumnPositions:
         """Merge the state of another transformer; return the positions of its outputs."""
-        at = column_positions(self, other, where) if at is None else at
+        at = column_positions(self, other) if at is None else at
         if at.names is not None and not hasattr(self, "n_features_in_"):
             self._set_feature_names(at.names)
         known = getattr(self, "n_features_in_", 0)
@@ -586,7 +590,7 @@ class Columnwise(Transformer):
 
 
 def matrix_with_gaps(
-    X: TableLike, where: str, *, d: int | None = None, names: Sequence[str] | None = None
+    X: TableLike, *, d: int | None = None, names: Sequence[str] | None = None
 ) -> tuple[Floats, list[str] | None]:
     """Return the rows of X as an array (n, d), finite or nan, and the names of its columns.
 
@@ -594,7 +598,7 @@ def matrix_with_gaps(
     ----------
     X : array-like of shape (n, d), Table or DataFrame
         Numbers; nan, None and null are missing.
-    where, d, names
+    d, names
         As in :func:`onepass.validation.matrix`, which validates the matrix.
 
     Raises
@@ -604,7 +608,7 @@ def matrix_with_gaps(
 
     Examples
     --------
-    >>> matrix_with_gaps([[1, None], [2, 3]], "here")[0].tolist()
+    >>> matrix_with_gaps([[1, None], [2, 3]])[0].tolist()
     [[1.0, nan], [2.0, 3.0]]
     """
     if isinstance(X, Table) or is_frame(X):
@@ -612,13 +616,13 @@ def matrix_with_gaps(
         table = X if isinstance(X, Table) else Table.from_frame(X)
         names = names if named else None  # columns without names are used in their order
         filled = {name: _filled(column) for name, column in table.columns.items()}
-        array, columns = validation.matrix(Table(filled, table.n), where, d=d, names=names)
+        array, columns = validation.matrix(Table(filled, table.n), d=d, names=names)
         order = table.names if names is None else names
         missing = np.column_stack([table[name] != table[name] for name in order])
         return np.where(missing, np.nan, array), columns if named else None
-    check_contains_rows(X, where)
+    check_contains_rows(X)
     raw = _floats(X)
-    array, _ = validation.matrix(_filled(raw), where, d=d, names=names)
+    array, _ = validation.matrix(_filled(raw), d=d, names=names)
     if isinstance(raw, np.ndarray) and raw.dtype.kind == "f":
         array = np.where(np.isnan(raw), array.dtype.type(np.nan), array)
     return array, None

@@ -42,7 +42,7 @@ from typing import ClassVar
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, public
 from onepass.forgetting.exponential import DecayRate
 from onepass.memory import least_squares
 from onepass.memory.vector import HEAD, Fading, Flag, Parts, Slot
@@ -97,16 +97,15 @@ class Directional(DecayRate):
     additive: ClassVar[bool] = False
     stores_rows: ClassVar[bool] = False
 
+    @public
     def __post_init__(self) -> None:
         super().__post_init__()
-        where = "forgetting.Directional"
-        object.__setattr__(self, "block", validation.whole(self.block, "block", where, low=1))
-        least = validation.in_range(self.threshold, "threshold", where, low=0.0)
+        object.__setattr__(self, "block", validation.whole(self.block, "block", low=1))
+        least = validation.in_range(self.threshold, "threshold", low=0.0)
         object.__setattr__(self, "threshold", least)
         if not isinstance(self.scaled, bool):
             raise ParameterError(
-                f"`scaled` must be True or False, got {self.scaled!r}. Pass one of these.",
-                where,
+                f"`scaled` must be True or False, got {self.scaled!r}. Pass one of these."
             )
 
     @property

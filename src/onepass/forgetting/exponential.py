@@ -29,7 +29,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 from onepass import validation
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, public
 from onepass.memory.vector import Fading
 from onepass.types import Array, Floats
 
@@ -57,21 +57,20 @@ class DecayRate:
     _: KW_ONLY
     half_life: Any = None
 
+    @public
     def __post_init__(self) -> None:
         rule = type(self).__name__
-        where = f"forgetting.{rule}"
         if (self.factor is None) == (self.half_life is None):
             given = "neither" if self.factor is None else "both"
             raise ParameterError(
                 "either `factor`, by rows, or `half_life`, by time, must be given, got "
-                f"{given}. Use {rule}(0.99) or {rule}(half_life='1h').",
-                where,
+                f"{given}. Use {rule}(0.99) or {rule}(half_life='1h')."
             )
         if self.factor is not None:
-            number = validation.in_range(self.factor, "factor", where, above=0.0, high=1.0)
+            number = validation.in_range(self.factor, "factor", above=0.0, high=1.0)
             object.__setattr__(self, "factor", number)
         else:
-            length = validation.duration(self.half_life, "half_life", where)
+            length = validation.duration(self.half_life, "half_life")
             object.__setattr__(self, "half_life", length)
 
     @property
@@ -208,9 +207,10 @@ class Bounded(DecayRate):
 
     stores_rows: ClassVar[bool] = False
 
+    @public
     def __post_init__(self) -> None:
         super().__post_init__()
-        floor = validation.in_range(self.floor, "floor", "forgetting.Bounded", low=0.0)
+        floor = validation.in_range(self.floor, "floor", low=0.0)
         object.__setattr__(self, "floor", floor)
 
     @property

@@ -27,15 +27,13 @@ RULES: tuple[type[ForgettingRule], ...] = (Auto, Bounded, Directional, Exponenti
 _KINDS = {kind.__name__.lower(): kind for kind in RULES}
 
 
-def rule(given: float | str | ForgettingRule, where: str) -> ForgettingRule:
+def rule(given: float | str | ForgettingRule) -> ForgettingRule:
     """Return the rule that a number, a text or a rule specifies.
 
     Parameters
     ----------
     given : float, str, or forgetting rule
         A number λ in (0, 1], also as text, is ``Bounded(λ)``.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -44,39 +42,35 @@ def rule(given: float | str | ForgettingRule, where: str) -> ForgettingRule:
 
     Examples
     --------
-    >>> rule(0.99, "RLSRegressor")
+    >>> rule(0.99)
     Bounded(factor=0.99, half_life=None, floor=0.1)
-    >>> rule("window:100", "RLSRegressor").rows
+    >>> rule("window:100").rows
     100
     """
     if type(given) is float:
-        return _bounded(given, where)
+        return _bounded(given)
     if type(given) in RULES:
         return cast("ForgettingRule", given)
     if isinstance(given, str):
         number = _value(given.strip())
         if isinstance(number, (str, bool)):
-            return _read(given, where)
+            return _read(given)
         given = number
     if isinstance(given, bool) or not hasattr(given, "__float__"):
         raise ParameterError(
-            "`forgetting` must be a number in (0, 1], 'auto' or a rule of "
-            f"op.forgetting, such as Window(1000), got {given!r}. Pass one of "
-            f"{', '.join(_KINDS)}.",
-            where,
+            "`forgetting` must be a number in (0, 1], 'auto' or a rule of op.forgetting, such as "
+            f"Window(1000), got {given!r}. Pass one of {', '.join(_KINDS)}."
         )
-    return _bounded(
-        float(validation.in_range(given, "forgetting", where, above=0.0, high=1.0)), where
-    )
+    return _bounded(float(validation.in_range(given, "forgetting", above=0.0, high=1.0)))
 
 
 @lru_cache(maxsize=16)  # called for every row; rules are frozen
-def _bounded(given: float, where: str) -> Bounded:
-    return Bounded(validation.in_range(given, "forgetting", where, above=0.0, high=1.0))
+def _bounded(given: float) -> Bounded:
+    return Bounded(validation.in_range(given, "forgetting", above=0.0, high=1.0))
 
 
 @lru_cache(maxsize=16)
-def _read(text: str, where: str) -> ForgettingRule:
+def _read(text: str) -> ForgettingRule:
     name, _, rest = text.strip().partition(":")
     name = name.strip()
     if name.lower() not in _KINDS:
@@ -84,8 +78,7 @@ def _read(text: str, where: str) -> ForgettingRule:
         raise ParameterError(
             f"`forgetting` must be a number in (0, 1] or one of {rules}, with arguments "
             "after a colon, such as 'window:1000' or 'bounded:half_life=1h', got "
-            f"{text!r}.{did_you_mean(name, _KINDS) or ' Choose one of these.'}",
-            where,
+            f"{text!r}.{did_you_mean(name, _KINDS) or ' Choose one of these.'}"
         )
     kind = _KINDS[name.lower()]
     known = inspect.signature(kind).parameters
@@ -99,15 +92,14 @@ def _read(text: str, where: str) -> ForgettingRule:
             allowed = f"each of {', '.join(known)} at most once" if known else "no arguments"
             raise ParameterError(
                 f"`forgetting` of {name.lower()} must have {allowed}, got "
-                f"{part!r}.{did_you_mean(key, known) or ' Choose from these.'}",
-                where,
+                f"{part!r}.{did_you_mean(key, known) or ' Choose from these.'}"
             )
         arguments[key] = _value(value)
     try:
         return kind(**arguments)
     except ParameterError as error:
         inner = f"`forgetting` {text!r}: {error.where}: {error.text}"
-        raise error.at(where=where, text=inner) from error
+        raise error.at(where="", text=inner) from error
 
 
 def _value(text: str) -> Any:

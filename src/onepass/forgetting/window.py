@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import validation
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, public
 from onepass.forgetting.exponential import clock
 from onepass.memory.vector import Fading
 from onepass.types import Array, Floats
@@ -74,36 +74,32 @@ class Window:
     additive: ClassVar[bool] = False
     stores_rows: ClassVar[bool] = True
 
+    @public
     def __post_init__(self) -> None:
-        where = "forgetting.Window"
         if (self.rows is None) == (self.span is None):
             given = "neither" if self.rows is None else "both"
             raise ParameterError(
                 f"exactly one of `rows` and `span` must be given, got {given}. Use "
-                "Window(1000) or Window(span='1h').",
-                where,
+                "Window(1000) or Window(span='1h')."
             )
         if self.rows is not None:
-            object.__setattr__(self, "rows", validation.whole(self.rows, "rows", where, low=1))
+            object.__setattr__(self, "rows", validation.whole(self.rows, "rows", low=1))
         else:
-            object.__setattr__(self, "span", validation.duration(self.span, "span", where))
+            object.__setattr__(self, "span", validation.duration(self.span, "span"))
         if self.factor is not None and self.half_life is not None:
             raise ParameterError(
-                "`factor` and `half_life` must not both be given, got both. Omit one of them.",
-                where,
+                "`factor` and `half_life` must not both be given, got both. Omit one of them."
             )
         if self.factor is not None:
-            factor = validation.in_range(self.factor, "factor", where, above=0.0, high=1.0)
+            factor = validation.in_range(self.factor, "factor", above=0.0, high=1.0)
             object.__setattr__(self, "factor", None if factor == 1.0 else factor)
         if self.half_life is not None:
-            length = validation.duration(self.half_life, "half_life", where)
+            length = validation.duration(self.half_life, "half_life")
             object.__setattr__(self, "half_life", length)
         if {clock(self.span), clock(self.half_life)} == {"number", "date"}:
             raise ParameterError(
-                "`span` and `half_life` must both be numbers, or both be durations "
-                f"such as '1h', got {self.span!r} and {self.half_life!r}. Use one kind "
-                "of times.",
-                where,
+                "`span` and `half_life` must both be numbers, or both be durations such as '1h', "
+                f"got {self.span!r} and {self.half_life!r}. Use one kind of times."
             )
 
     @property

@@ -18,6 +18,6 @@ if not TYPE_CHECKING:  # otherwise every name would be valid for type checkers
 
     def __getattr__(name: str) -> Any:
         if name in __all__:
-            import_extra(name, extra=name, where=f"op.integrations.{name}")
+            import_extra(name, extra=name)
             return import_module(f"onepass.integrations.{name}")
         raise AttributeError(f"module 'onepass.integrations' has no attribute {name!r}")

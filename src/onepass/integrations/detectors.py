@@ -13,7 +13,7 @@ __all__ = ["detectors"]
 _DUMMIES = {"dummydriftdetector", "nodrift"}  # baselines without detection
 
 
-def detectors(names: Iterable[str], where: str) -> dict[str, Any]:
+def detectors(names: Iterable[str], option: str) -> dict[str, Any]:
     """Create River's drift detectors with default parameters; random ones with seed 0.
 
     Parameters
@@ -21,8 +21,8 @@ def detectors(names: Iterable[str], where: str) -> dict[str, Any]:
     names : iterable of str
         Names in any case, such as "adwin", "kswin" and "pagehinkley"; "ddm", "eddm" and "hddma"
         require a classifier.
-    where : str
-        The public call, for messages.
+    option : str
+        The option that names them, for messages.
 
     Returns
     -------
@@ -46,13 +46,15 @@ def detectors(names: Iterable[str], where: str) -> dict[str, Any]:
     1
     """
     names = list(names)
-    available = _available(where) if names else {}  # River is imported only if needed
+    available = _available() if names else {}  # River is imported only if needed
     created = {}
     for name in names:
         if name.lower() not in available:
             raise ParameterError(
-                f"{where} must name drift detectors of River, {', '.join(available)}, got {name!r}."
-                f"{did_you_mean(name, list(available)) or ' Choose one of these detectors.'}"
+                f"{option} must name drift detectors of River, {', '.join(available)}",
+                got=f"{name!r}",
+                remedy=did_you_mean(name, list(available)).strip()
+                or "Choose one of these detectors.",
             )
         cls = available[name.lower()]
         seeded = "seed" in inspect.signature(cls).parameters
@@ -60,11 +62,11 @@ def detectors(names: Iterable[str], where: str) -> dict[str, Any]:
     return created
 
 
-def _available(where: str) -> dict[str, Any]:
+def _available() -> dict[str, Any]:
     """Return River's detectors without required arguments; those of real-valued errors first."""
     classes = {}
     for path in ("river.drift", "river.drift.binary"):
-        module = import_extra(path, extra="river", where=where)
+        module = import_extra(path, extra="river")
         for name in sorted(module.__all__):
             cls: Any = getattr(module, name, None)  # __all__ may list names that do not exist
             detects = hasattr(cls, "update") and hasattr(cls, "drift_detected")

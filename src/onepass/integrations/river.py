@@ -34,6 +34,7 @@ from onepass.errors import (
     ShapeError,
     TypeMismatchError,
     import_extra,
+    public,
 )
 from onepass.estimators import BaseEstimator, ClassifierMixin, RegressorMixin
 from onepass.features.pipeline import Pipeline
@@ -95,7 +96,7 @@ def adopt(model: base.Estimator, *, missing: Literal["absent", "none"] = "absent
     >>> report.scores["ours"].overall["mae"] < report.scores["theirs"].overall["mae"]
     True
     """
-    base = import_extra("river.base", extra="river", where="op.integrations.river.adopt")
+    base = import_extra("river.base", extra="river")
     last = getattr(model, "_last_step", model)  # the last step of a pipeline
     if isinstance(last, base.Regressor):
         return AdoptedRegressor(model, missing)
@@ -128,6 +129,7 @@ class _Adopted(BaseEstimator):
         """Size of the model in bytes, as computed by River."""
         return int(self.model._raw_memory_usage)  # noqa: SLF001  River has no public name for it
 
+    @public
     def fit(self, X: TableLike, y: ArrayLike) -> Self:
         """Reset the model, then learn the rows one after the other.
 
@@ -139,6 +141,7 @@ class _Adopted(BaseEstimator):
         self.model = self.model.clone()
         return self.partial_fit(X, y)
 
+    @public
     def partial_fit(self, X: TableLike, y: ArrayLike) -> Self:
         """Learn the rows one after the other.
 
@@ -147,11 +150,12 @@ class _Adopted(BaseEstimator):
         X, y
             As in ``test_then_train``.
         """
-        targets = self._checked(y, len(cast("Sized", X)), "partial_fit")
+        targets = self._checked(y, len(cast("Sized", X)))
         for x, target in zip(self._rows(X), targets, strict=True):
             self.model.learn_one(x, target)
         return self
 
+    @public
     def predict(self, X: TableLike) -> Array:
         """Predict targets for the rows of X, shape (n,).
 
@@ -181,6 +185,7 @@ class _Adopted(BaseEstimator):
         """
         return self.partial_fit([x], [y])
 
+    @public
     def test_then_train(self, X: TableLike, y: ArrayLike) -> Array:
         """Predict each row, then learn it; return the prequential predictions.
 
@@ -189,7 +194,7 @@ class _Adopted(BaseEstimator):
         X : Table, DataFrame, list of dicts or array of shape (n, d)
         y : array-like of shape (n,)
         """
-        targets, predictions = self._checked(y, len(cast("Sized", X)), "test_then_train"), []
+        targets, predictions = self._checked(y, len(cast("Sized", X))), []
         for x, target in zip(self._rows(X), targets, strict=True):
             predictions.append(self.model.predict_one(x))
             self.model.learn_one(x, target)
@@ -234,13 +239,12 @@ class AdoptedRegressor(RegressorMixin, _Adopted):
     missing : {"absent", "none"}, default "absent"
     """
 
-    def _checked(self, y: ArrayLike, n: int, verb: str) -> list[Any]:
-        targets = validation.targets(y, n, f"AdoptedRegressor.{verb}")
+    def _checked(self, y: ArrayLike, n: int) -> list[Any]:
+        targets = validation.targets(y, n)
         if targets.ndim != 1:
             raise TypeMismatchError(
                 f"`y` must have one target per row, got shape {targets.shape}. Evaluate "
-                "one model per target.",
-                f"AdoptedRegressor.{verb}",
+                "one model per target."
             )
         listed: list[Any] = targets.tolist()
         return listed
@@ -259,8 +263,8 @@ class AdoptedClassifier(ClassifierMixin, _Adopted):
     missing : {"absent", "none"}, default "absent"
     """
 
-    def _checked(self, y: ArrayLike, n: int, verb: str) -> list[Any]:
-        listed: list[Any] = validation.labels(y, n, f"AdoptedClassifier.{verb}").tolist()
+    def _checked(self, y: ArrayLike, n: int) -> list[Any]:
+        listed: list[Any] = validation.labels(y, n).tolist()
         return listed
 
     def _to_array(self, predictions: list[object]) -> Array:
@@ -348,14 +352,12 @@ class _ColumnAdapter:
 
     # -- one row -----------------------------------------------------------------------------------
 
-    def row(self, x: Mapping[Any, Any], where: str, *, learning: bool) -> Any:
+    def row(self, x: Mapping[Any, Any], *, learning: bool) -> Any:
         """Convert one row to an array, or to a dict if the model finds columns by name.
 
         Parameters
         ----------
         x : mapping of names to values
-        where : str
-            The public call, for messages.
         learning : bool
             Whether to add new columns.
 
@@ -365,22 +367,22 @@ class _ColumnAdapter:
             If ``x`` is not a dict, a value has an unsupported type, or two names are equal as
             strings.
         """
-        named = _with_text_names(x, where)
+        named = _with_text_names(x)
         if self._by_name:
             return self._ordered(named)
         for name, value in named.items():
             if type(value) not in _PLAIN:
-                _check_number(name, value, where)
+                _check_number(name, value)
         fitted = self.fitted
         if learning:
             self._add_columns(named, fitted=fitted)
         if fitted:
-            return self._vector(named, self._columns, where)
+            return self._vector(named, self._columns)
         names = sorted(named) or [_ABSENT]  # the first row determines the names
-        first = self._vector(named, {name: at for at, name in enumerate(names)}, where)
+        first = self._vector(named, {name: at for at, name in enumerate(names)})
         return dict(zip(names, first.tolist(), strict=True))
 
-    def _vector(self, named: Mapping[str, Any], columns: Mapping[str, int], where: str) -> Array:
+    def _vector(self, named: Mapping[str, Any], columns: Mapping[str, int]) -> Array:
         row = np.full(len(columns), np.nan if self._fills else 0.0)
         for name, value in named.items():
             at = columns.get(name)
@@ -390,21 +392,18 @@ class _ColumnAdapter:
                 except OverflowError as error:
                     raise NumericalError(
                         f"feature {name!r} must fit in float64, got an integer of more "
-                        "than 308 digits. Divide the feature by a constant.",
-                        where,
+                        "than 308 digits. Divide the feature by a constant."
                     ) from error
         return row
 
     # -- many rows ---------------------------------------------------------------------------------
 
-    def block(self, X: IntoDataFrame | Table, where: str, *, learning: bool) -> Table:
+    def block(self, X: IntoDataFrame | Table, *, learning: bool) -> Table:
         """Convert a data frame of any library to a table.
 
         Parameters
         ----------
         X : DataFrame of shape (n, d)
-        where : str
-            The public call, for messages.
         learning : bool
             Whether to add new columns.
 
@@ -416,8 +415,7 @@ class _ColumnAdapter:
         if not isinstance(X, Table) and not is_frame(X):
             raise TypeMismatchError(
                 f"`X` must be a DataFrame, got {type(X).__name__}. Pass a frame with "
-                "named columns; learn_one and predict_one accept one dict.",
-                where,
+                "named columns; learn_one and predict_one accept one dict."
             )
         table = X if isinstance(X, Table) else Table.from_frame(X)
         if self._by_name:
@@ -456,12 +454,11 @@ class _ColumnAdapter:
         return row
 
 
-def _with_text_names(x: object, where: str) -> Mapping[str, Any]:
+def _with_text_names(x: object) -> Mapping[str, Any]:
     if not isinstance(x, Mapping):
         raise TypeMismatchError(
             f"`x` must be a dict of named features, got {type(x).__name__}. Pass a dict "
-            "from feature names to values.",
-            where,
+            "from feature names to values."
         )
     if all(type(name) is str for name in x):
         return x
@@ -469,18 +466,16 @@ def _with_text_names(x: object, where: str) -> Mapping[str, Any]:
     if len(named) < len(x):
         raise ColumnError(
             f"feature names must differ as strings, got {list(x)}. Rename features so "
-            "that their strings differ.",
-            where,
+            "that their strings differ."
         )
     return named
 
 
-def _check_number(name: str, value: object, where: str) -> None:
+def _check_number(name: str, value: object) -> None:
     if not isinstance(value, (Real, np.bool_, Decimal)):
         raise TypeMismatchError(
             f"feature {name!r} must be a number, got {value!r}. Wrap "
-            "op.Pipeline(op.features.Encode(), ...), which supports text and dates.",
-            where,
+            "op.Pipeline(op.features.Encode(), ...), which supports text and dates."
         )
 
 
@@ -534,7 +529,7 @@ class _Wrapped:
         if named and self._adapter.learn_in_place(x, y, w):
             return
         with self._adapter.rollback_on_error():
-            row = self._adapter.row(x, self._where("learn_one"), learning=True)
+            row = self._adapter.row(x, learning=True)
             self.model_.learn_one(row, y, sample_weight=w, **_time_argument(t))
 
     def _predict(self, x: _Row) -> Any:
@@ -543,21 +538,21 @@ class _Wrapped:
         prediction = compiled.predict_one(x) if named else None
         if prediction is not None:
             return prediction
-        row = self._adapter.row(x, self._where("predict_one"), learning=False)
+        row = self._adapter.row(x, learning=False)
         return self.model_.predict_one(row)
 
     def _learn_block(
         self, X: IntoDataFrame, y: ArrayLike, w: float | ArrayLike, t: ArrayLike | None
     ) -> None:
         with self._adapter.rollback_on_error():
-            rows = self._adapter.block(X, self._where("learn_many"), learning=True)
+            rows = self._adapter.block(X, learning=True)
             weights = None if isinstance(w, (int, float)) and w == 1 else np.asarray(w)
             self.model_.partial_fit(
                 rows, _as_list(y), sample_weight=weights, **_time_argument(_as_list(t))
             )
 
     def _predict_block(self, X: IntoDataFrame) -> list[Any]:
-        rows = self._adapter.block(X, self._where("predict_many"), learning=False)
+        rows = self._adapter.block(X, learning=False)
         if not self._adapter.fitted:
             return [self._predict(row) for row in rows.rows()]
         targets: list[Any] = self.model_.predict(rows).tolist()
@@ -710,6 +705,7 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
                 "Regressor",
             )
 
+    @public
     def learn_one(self, x: _Row, y: float, w: float = 1.0, t: object = None) -> None:
         """Learn one row with weight ``w`` and, for learners that forget by time, time ``t``."""
         if isinstance(y, Mapping):
@@ -720,10 +716,12 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
             )
         self._learn(x, y, w, t)
 
+    @public
     def predict_one(self, x: _Row) -> float:
         """Predict the target of one row."""
         return float(self._predict(x))
 
+    @public
     def learn_many(
         self,
         X: IntoDataFrame,
@@ -734,6 +732,7 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
         """Learn the rows of a data frame in order; ``w`` is one weight, or one per row."""
         self._learn_block(X, y, w, t)
 
+    @public
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Predict targets for the rows of a data frame, as a series of the same library."""
         return _series([float(value) for value in self._predict_block(X)], X)
@@ -771,16 +770,19 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
                 "Classifier",
             )
 
+    @public
     def learn_one(self, x: _Row, y: Hashable, w: float = 1.0, t: object = None) -> None:
         """Learn one row with weight ``w`` and, for learners that forget by time, time ``t``."""
         self._learn(x, y, w, t)
 
+    @public
     def predict_one(self, x: _Row, **kwargs: object) -> Any:
         """Predict the label of one row; None before the first label."""
         del kwargs
         label = self._predict(x)
         return label.item() if isinstance(label, np.generic) else label
 
+    @public
     def predict_proba_one(self, x: _Row, **kwargs: object) -> dict[Any, float]:
         """Predict the probability of each label; {} before the first label."""
         del kwargs
@@ -789,13 +791,14 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
             probabilities: dict[Any, float] | None = compiled.predict_proba_one(x)
             if probabilities is not None:
                 return probabilities
-        where = self._where("predict_proba_one")
-        row = self._adapter.row(x, where, learning=False)
+        self._where("predict_proba_one")
+        row = self._adapter.row(x, learning=False)
         labels, shares = self._probabilities(
             Table.from_rows([row]) if isinstance(row, dict) else row[None]
         )
         return dict(zip(labels, shares[0].tolist(), strict=True))
 
+    @public
     def learn_many(
         self,
         X: IntoDataFrame,
@@ -806,14 +809,16 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
         """Learn the rows of a data frame in order; ``w`` is one weight, or one per row."""
         self._learn_block(X, y, w, t)
 
+    @public
     def predict_many(self, X: IntoDataFrame) -> Any:
         """Predict labels for the rows of a data frame, as a series of the same library."""
         return _series(self._predict_block(X), X)
 
+    @public
     def predict_proba_many(self, X: IntoDataFrame) -> Any:
         """Predict probabilities of the labels, as a data frame of the same library."""
-        where = self._where("predict_proba_many")
-        labels, shares = self._probabilities(self._adapter.block(X, where, learning=False))
+        self._where("predict_proba_many")
+        labels, shares = self._probabilities(self._adapter.block(X, learning=False))
         return _frame(dict(zip(labels, shares.T, strict=True)), X)
 
     @property
@@ -870,6 +875,7 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
                 "MultiTargetRegressor",
             )
 
+    @public
     def learn_one(
         self,
         x: _Row,
@@ -896,6 +902,7 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
         self._learn(x, [y[name] for name in targets], w, t)
         self._targets = targets
 
+    @public
     def predict_one(self, x: _Row) -> dict[Hashable, float]:
         """Predict the targets of one row; {} before their names are known."""
         targets = self._targets or ()

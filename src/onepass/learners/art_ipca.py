@@ -39,7 +39,7 @@ from typing import Any, ClassVar, Literal, Self, cast
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import LabelError, NotFittedError, NumericalError, ParameterError
+from onepass.errors import LabelError, NotFittedError, NumericalError, ParameterError, public
 from onepass.learners.discriminant_axes import DiscriminantAxes
 from onepass.learners.estimator import Classifier, Clusterer, Layout
 from onepass.learners.prototype_tree import Axes, LevelRules, PrototypeTree, TreeMatches
@@ -135,8 +135,7 @@ class BaseARTIPCA:
             who = type(self).__name__
             raise NotFittedError(
                 f"this {who} is not fitted yet: it has learned no row. Call fit, "
-                "partial_fit or learn_one first.",
-                who,
+                "partial_fit or learn_one first."
             )
         return self.prototype_store_
 
@@ -163,23 +162,21 @@ class BaseARTIPCA:
         where = f"{type(self).__name__}.learn_axes"
         if self.pca == "none":
             raise ParameterError(
-                "`pca` must be 'incremental', 'task' or 'static', got 'none'. "
-                "Construct the learner with pca='static' to learn the axes before the "
-                "prototypes.",
+                "`pca` must be 'incremental', 'task' or 'static', got 'none'. Construct the "
+                "learner with pca='static' to learn the axes before the prototypes.",
                 where,
             )
         if self.projection != "pca":
             raise ParameterError(
-                "discriminant axes require labels, got rows without labels. Call "
-                "partial_fit, which learns them, or construct the learner with "
-                "projection='pca'.",
+                "discriminant axes require labels, got rows without labels. Call partial_fit, "
+                "which learns them, or construct the learner with projection='pca'.",
                 where,
             )
         if getattr(self, "compact_", False):
             self._check_not_compact("learn axes")
         learner: Any = self
-        with learner._rollback_on_error():  # noqa: SLF001  a method of this learner
-            array, names = validation.matrix(X, where, **learner._shape())  # noqa: SLF001
+        with learner._rollback_on_error("learn_axes"):  # noqa: SLF001  a method of this learner
+            array, names = validation.matrix(X, **learner._shape())  # noqa: SLF001
             learner._set_features(array.shape[1], names)  # noqa: SLF001
             level, d = self._level_rules()[0], array.shape[1]
             started, axes = hasattr(self, "prototype_store_"), self._initial_axes(d)
@@ -236,15 +233,12 @@ class BaseARTIPCA:
         if s is not None and not s.sum() + self.prototype_store_.all("weights").sum() < _MAX_WEIGHT:
             raise NumericalError(
                 f"the sum of weights must be < {_MAX_WEIGHT:g}, got weights up to "
-                f"{s.max():.3g}. Divide all weights by the same number.",
-                type(self).__name__,
+                f"{s.max():.3g}. Divide all weights by the same number."
             )
         if linalg.magnitude(X) > _LARGEST:
             raise NumericalError(
-                f"rows must be small enough to square and sum, below {_LARGEST:g}, got "
-                f"values up to {linalg.magnitude(X):.3g}. Divide the features by a "
-                "constant.",
-                type(self).__name__,
+                f"rows must be small enough to square and sum, below {_LARGEST:g}, got values up "
+                f"to {linalg.magnitude(X):.3g}. Divide the features by a constant."
             )
         self._tree, matches = self._tree.learn(levels, X, labels, weights)
         return matches
@@ -282,8 +276,7 @@ class BaseARTIPCA:
         if self.compact_:
             raise ParameterError(
                 f"a compact learner cannot {verb}: it stores only the coordinates of "
-                "its prototypes. Use the learner that was compacted.",
-                type(self).__name__,
+                "its prototypes. Use the learner that was compacted."
             )
 
     def _level_rules(self, c: int | None = None) -> list[LevelRules]:
@@ -292,19 +285,17 @@ class BaseARTIPCA:
         if self.pca not in PCA_MODES:
             raise ParameterError(
                 f"`pca` must be one of {', '.join(PCA_MODES)}, got {self.pca!r}. Choose "
-                "one of these.",
-                who,
+                "one of these."
             )
         if self.projection not in _PROJECTIONS:
             raise ParameterError(
                 f"`projection` must be one of {', '.join(_PROJECTIONS)}, got {self.projection!r}",
-                who,
                 remedy="Choose one of these.",
             )
         if self.projection == "lda" and self.shrinkage != "oas":
-            validation.in_range(self.shrinkage, "shrinkage", who, low=0.0, high=1.0)
-        n = validation.whole(self.levels, "levels", who, low=1)
-        validation.in_range(n, "levels", who, high=_MAX_LEVELS)
+            validation.in_range(self.shrinkage, "shrinkage", low=0.0, high=1.0)
+        n = validation.whole(self.levels, "levels", low=1)
+        validation.in_range(n, "levels", high=_MAX_LEVELS)
         n = self.levels_ if hasattr(self, "pca_mode_") else n
         mode, projection = getattr(self, "pca_mode_", self.pca), self.projection
         if self.children_:  # as in the nodes that exist
@@ -313,8 +304,8 @@ class BaseARTIPCA:
         c = self._n_classes if c is None else c
         each = (self._by_level(name, n) for name in ("n_components", "vigilance", "max_prototypes"))
         for i, (components, vigilance, limit) in enumerate(zip(*each, strict=True)):
-            k = checked_components(components, who)
-            rules = checked_rules(vigilance, self.similarity, self.step, limit, who)
+            k = checked_components(components)
+            rules = checked_rules(vigilance, self.similarity, self.step, limit)
             labelled = projection == "lda" and i == n - 1  # upper levels have no labels
             shrinkage = self.shrinkage if labelled else None
             given.append(LevelRules(rules, mode, shrinkage, k, self.block, c, who))
@@ -328,8 +319,7 @@ class BaseARTIPCA:
         if len(value) != n:
             raise ParameterError(
                 f"`{name}` must be one value, or one for each of the {n} levels, got "
-                f"{value!r}. Pass {n} values.",
-                type(self).__name__,
+                f"{value!r}. Pass {n} values."
             )
         return list(value)
 
@@ -461,6 +451,7 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
         labels: Array = self.classes_[self._of_prototypes("labels")]
         return labels
 
+    @public
     def predict(self, X: TableLike, *, task: Collection[object] | None = None) -> Array:
         """Predict the class of the most similar prototype for each row of X.
 
@@ -482,16 +473,14 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
         LabelError
             If ``task`` contains an unknown class.
         """
-        scores = self._scores(self._matrix(X, "predict"))
+        scores = self._scores(self._matrix(X))
         if task is None:
             return self._to_predictions(scores, None)
-        where = f"{type(self).__name__}.predict"
-        named = validation.class_names(task, where)
+        named = validation.class_names(task)
         if not len(named) or not np.isin(named, self.classes_).all():
             raise LabelError(
                 f"`task` must contain known classes, of {self.classes_.tolist()}, got "
-                f"{task!r}. Leave out `task` to choose among all classes.",
-                where,
+                f"{task!r}. Leave out `task` to choose among all classes."
             )
         at = np.searchsorted(self.classes_, named)
         return self._to_predictions(
@@ -614,6 +603,7 @@ class ARTIPCACluster(BaseARTIPCA, Clusterer):
         self.max_prototypes = max_prototypes
         self.levels = levels
 
+    @public
     def similarities(self, X: TableLike) -> Floats:
         """Compute similarities of the rows of X with all prototypes, shape (n, W).
 
@@ -626,7 +616,7 @@ class ARTIPCACluster(BaseARTIPCA, Clusterer):
         NotFittedError
             If no row was learned.
         """
-        rows = self._matrix(X, "similarities").astype(np.float64, copy=False)
+        rows = self._matrix(X).astype(np.float64, copy=False)
         parts = [
             leaf.store.similarities(leaf.project(rows), self.similarity)
             for _, leaf in self._tree.leaves()

@@ -266,8 +266,7 @@ class ClassLearner(Classifier):
             who = type(self).__name__
             raise NotFittedError(
                 f"this {who} is not fitted yet: it has learned no row. Call fit, "
-                "partial_fit or learn_one first.",
-                who,
+                "partial_fit or learn_one first."
             )
         return self.moments_
 
@@ -294,10 +293,8 @@ class ClassLearner(Classifier):
         self._check_parameters(Y.shape[1])
         if linalg.magnitude(X) > _LARGEST:
             raise NumericalError(
-                f"rows must be small enough to square and sum, below {_LARGEST:g}, got "
-                f"values up to {linalg.magnitude(X):.3g}. Divide the features by a "
-                "constant.",
-                type(self).__name__,
+                f"rows must be small enough to square and sum, below {_LARGEST:g}, got values up "
+                f"to {linalg.magnitude(X):.3g}. Divide the features by a constant."
             )
         n, labels, moments, scores = len(X), Y.argmax(axis=1), self.moments_, np.zeros(Y.shape)
         scored = self._calibrated_rows(n)
@@ -335,8 +332,7 @@ class ClassLearner(Classifier):
         if not moments.finite:
             raise NumericalError(
                 "sums of squares of the rows must be within float64, got larger. "
-                "Divide the features by a constant.",
-                type(self).__name__,
+                "Divide the features by a constant."
             )
         self.moments_ = moments
 
@@ -446,7 +442,6 @@ class NearestClassMean(ClassLearner):
         if self.metric not in _METRICS:
             raise ParameterError(
                 f"`metric` must be one of {', '.join(_METRICS)}, got {self.metric!r}",
-                type(self).__name__,
                 remedy="Choose one of these.",
             )
 

@@ -36,7 +36,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
 
 from onepass import validation
-from onepass.errors import NotFittedError, TypeMismatchError
+from onepass.errors import NotFittedError, TypeMismatchError, public
 from onepass.estimators import available_if
 from onepass.learners.estimator.classifier import prequential_probabilities
 from onepass.learners.estimator.composite import Composite, naming
@@ -95,6 +95,7 @@ class Conformal(Composite):
     covered_: Floats
     rows_seen_: int
 
+    @public
     def __init__(self, model: Any, alpha: float = 0.1, *, step_size: float = 0.1) -> None:
         self.model = model
         self.alpha = alpha
@@ -119,7 +120,7 @@ class Conformal(Composite):
         twin.__dict__ = dict(self.__dict__)
         if verb == "fit":
             forget(twin)
-        model, rows = twin._model(where), sliceable(X)
+        model, rows = twin._model(), sliceable(X)
         P: Array = np.empty((0, 0))
         whole = is_regressor(model) or getattr(model, "_scores_blocks", False)
         if classes is not None or not whole:  # more than one call
@@ -135,12 +136,12 @@ class Conformal(Composite):
                 predictions: Array = np.asarray(model.test_then_train(rows, y, **given))
                 n = len(predictions)
                 if is_regressor(model):
-                    s = validation.weights(sample_weight, n, where)
-                    errors = np.abs(validation.targets(y, n, where) - predictions)
+                    s = validation.weights(sample_weight, n)
+                    errors = np.abs(validation.targets(y, n) - predictions)
                     twin._update(errors.reshape(n, -1 if n else 1), s)
             else:
-                labels = validation.labels(y if y is None else series_array(y), len(rows), where)
-                s = validation.weights(sample_weight, len(rows), where)
+                labels = validation.labels(y if y is None else series_array(y), len(rows))
+                s = validation.weights(sample_weight, len(rows))
                 given |= {} if s is None else {"sample_weight": s}
                 predictions, P, known = prequential_probabilities(model, rows, labels, **given)
                 p = np.where(labels[:, None] == known, np.nan_to_num(P), 0.0).sum(axis=1)
@@ -167,18 +168,17 @@ class Conformal(Composite):
         self._learn(X, np.asarray(y)[None], np.full(1, sample_weight), "learn_one", time=when)
         return self
 
-    def _model(self, where: str) -> Any:
+    def _model(self) -> Any:
         """The model; on first use a clone of the parameter."""
-        validation.in_range(self.alpha, "alpha", where, above=0.0, high=1.0)
-        validation.in_range(self.step_size, "step_size", where, above=0.0, high=1.0)
+        validation.in_range(self.alpha, "alpha", above=0.0, high=1.0)
+        validation.in_range(self.step_size, "step_size", above=0.0, high=1.0)
         if "model_" in self.__dict__:
             return self.model_
         known = is_regressor(self.model) or hasattr(self.model, "predict_proba")
         if not known or not hasattr(self.model, "test_then_train"):
             raise TypeMismatchError(
                 "`model` must be a regressor or a classifier of onepass, got "
-                f"{self.model!r}. Pass an object such as op.RLSRegressor().",
-                where,
+                f"{self.model!r}. Pass an object such as op.RLSRegressor()."
             )
         self.model_, self.rows_seen_ = clone(self.model), 0
         self.quantiles_ = self.covered_ = np.zeros(0)
@@ -219,6 +219,7 @@ class Conformal(Composite):
         return float(shares[0]) if len(shares) == 1 else shares
 
     @available_if(lambda self: is_regressor(self.model))
+    @public
     def predict_interval(self, X: TableLike) -> Floats:
         """Intervals of the targets of rows, of shape (n, 2), or (n, c, 2) for several outputs.
 
@@ -234,6 +235,7 @@ class Conformal(Composite):
         return self._interval(self._call("predict_interval", "predict", X))
 
     @available_if(lambda self: is_regressor(self.model))
+    @public
     def predict_interval_one(self, x: RowLike) -> Floats:
         """Interval of the target of one row, of shape (2,), or (c, 2) for several outputs.
 
@@ -247,6 +249,7 @@ class Conformal(Composite):
         return np.stack([predictions - width, predictions + width], axis=-1)
 
     @available_if(lambda self: is_classifier(self.model))
+    @public
     def predict_set(self, X: TableLike) -> Array:
         """Whether each class is in the set of labels of each row, bool (n, c).
 
@@ -266,6 +269,7 @@ class Conformal(Composite):
         return sets
 
     @available_if(lambda self: hasattr(self.model, "predict_proba_one"))
+    @public
     def predict_set_one(self, x: RowLike) -> set[Any]:
         """The set of labels of one row; empty before the first row."""
         shares = self._call("predict_set_one", "predict_proba_one", x)
@@ -291,6 +295,7 @@ class Conformal(Composite):
         shares: dict[Any, float] = self._call("predict_proba_one", "predict_proba_one", x)
         return shares
 
+    @public
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R² of a regressor or the accuracy of a classifier on these rows."""
         return float(self._call("score", "score", X, y, sample_weight=sample_weight))
@@ -348,6 +353,7 @@ class Conformal(Composite):
         """As of the model, but never exact."""
         return "refused" if self.model._merging == "refused" else "approximate"
 
+    @public
     def merge(self, other: Self, *, concurrent: bool = False) -> Self:
         """Merge another Conformal, whose model is merged; widths become weighted means.
 
@@ -371,10 +377,10 @@ class Conformal(Composite):
             If the parameters differ, or the models cannot be merged. Both are then unchanged.
         """
         where = "Conformal.merge"
-        check_same_parameters(self, other, ("alpha", "step_size"), where)
+        check_same_parameters(self, other, ("alpha", "step_size"))
         twin, more = copy.copy(self), copy.copy(other)
         with naming(where):
-            twin._model(where).merge(more._model(where), concurrent=concurrent)
+            twin._model().merge(more._model(), concurrent=concurrent)
         total = twin.rows_seen_ + more.rows_seen_
         share = more.rows_seen_ / max(total, 1)
         if share and not twin.rows_seen_:

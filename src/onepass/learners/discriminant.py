@@ -41,7 +41,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import LabelError, ParameterError
+from onepass.errors import LabelError, ParameterError, public
 from onepass.learners.class_means import UNSEEN, ClassLearner, CovarianceType, Moments
 from onepass.types import ArrayLike, Floats
 from onepass.validation.table import TableLike
@@ -200,6 +200,7 @@ class Posterior(ClassLearner):
         """
         return super().decision_function(X)
 
+    @public
     def predict_log_proba(self, X: TableLike) -> Floats:
         """Log probabilities of the classes, shape (n, c); −inf for a class without rows.
 
@@ -212,7 +213,7 @@ class Posterior(ClassLearner):
         NotFittedError
             If no row was learned.
         """
-        return self._log_probabilities(self._scores(self._matrix(X, "predict_log_proba")))
+        return self._log_probabilities(self._scores(self._matrix(X)))
 
     def _log_probabilities(self, scores: Floats) -> Floats:
         if not scores.shape[1]:
@@ -227,22 +228,19 @@ class Posterior(ClassLearner):
         return probabilities
 
     def _check_parameters(self, c: int) -> None:
-        who = type(self).__name__
         if self.priors is None or (isinstance(self.priors, str) and self.priors == "uniform"):
             return
-        named = validation.class_names(self.classes, who)
+        named = validation.class_names(self.classes)
         if not _positive(self.priors, len(named)):
             raise ParameterError(
                 "`priors` must be 'uniform' or a number > 0 for each of `classes`, in "
                 f"their order, got {self.priors!r} for {len(named)} classes. Construct "
-                "the learner with classes=[...] and a prior for each.",
-                who,
+                "the learner with classes=[...] and a prior for each."
             )
         if c > len(named):
             raise LabelError(
                 f"`y` must contain only classes with a prior, {named.tolist()}, got "
-                "another class. Add it to `classes` and `priors`, or use priors=None.",
-                who,
+                "another class. Add it to `classes` and `priors`, or use priors=None."
             )
 
     def _log_priors(self, mass: Floats) -> Floats:
@@ -252,7 +250,7 @@ class Posterior(ClassLearner):
         elif isinstance(self.priors, str):
             shares = (mass > 0.0).astype(np.float64)
         else:
-            named = validation.labels(self.classes, len(mass), type(self).__name__, what="classes")
+            named = validation.labels(self.classes, len(mass), what="classes")
             shares = np.asarray(self.priors, dtype=np.float64)[np.argsort(named)]
         total = shares.sum()
         return np.log(np.where(shares > 0.0, shares, 1.0) / (total if total > 0.0 else 1.0))
@@ -363,22 +361,19 @@ class StreamingLDA(Posterior):
 
     def _check_parameters(self, c: int) -> None:
         super()._check_parameters(c)
-        who = type(self).__name__
         by_rows = isinstance(self.shrinkage, str)
         if by_rows and self.shrinkage != "oas":
             raise ParameterError(
                 f"`shrinkage` must be a number in [0, 1] or 'oas', got {self.shrinkage!r}",
-                who,
                 remedy="Choose one of these.",
             )
         if not by_rows:
-            validation.in_range(self.shrinkage, "shrinkage", who, low=0.0, high=1.0)
+            validation.in_range(self.shrinkage, "shrinkage", low=0.0, high=1.0)
         if self.target not in (None, *_TARGETS) or (by_rows and self.target == "identity"):
             raise ParameterError(
                 f"`target` must be one of {', '.join(_TARGETS)}, and 'variance' with "
                 f"shrinkage='oas', got {self.target!r}. Leave out `target`, or choose "
-                "one of these.",
-                who,
+                "one of these."
             )
 
     def _shrinkage_target(self, S: Floats, n: float) -> tuple[float, float]:
@@ -477,7 +472,7 @@ class StreamingQDA(Posterior):
 
     def _check_parameters(self, c: int) -> None:
         super()._check_parameters(c)
-        validation.in_range(self.reg_param, "reg_param", type(self).__name__, low=0.0, high=1.0)
+        validation.in_range(self.reg_param, "reg_param", low=0.0, high=1.0)
 
     def _class_scores(self, moments: Moments, X: Floats) -> Floats:
         means = moments.means

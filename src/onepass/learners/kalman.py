@@ -42,7 +42,7 @@ import numpy as np
 from sklearn.base import clone
 
 from onepass import linalg, native, validation
-from onepass.errors import NumericalError, ParameterError
+from onepass.errors import NumericalError, ParameterError, public
 from onepass.learners.estimator import Regressor
 from onepass.learners.linear import check_fitted, coefficients, initial_weights, intercepts
 from onepass.memory.mixture import Mixture
@@ -259,26 +259,24 @@ class KalmanRegressor(Regressor):
         """Validate the parameters, for p weights."""
         values = self.process_noise, self.noise, self.forgetting, self.missing, self.transition
         quick = (v if isinstance(v, _SCALARS) else _Array(v) for v in values)
-        dynamics: _Dynamics = _dynamics(*quick, p, type(self).__name__)
+        dynamics: _Dynamics = _dynamics(*quick, p)
         W = getattr(self, "parameters_", None)
         if self._started and W is not None and W.shape[::2] != dynamics.q.shape:
             raise ParameterError(
-                "`process_noise` must stay 'auto' or a covariance, and `fit_intercept` "
-                "must stay the same, as when learning started, got "
-                f"{self.process_noise!r} and {self.fit_intercept!r}. Call fit to start "
-                "again.",
-                type(self).__name__,
+                "`process_noise` must stay 'auto' or a covariance, and `fit_intercept` must stay "
+                f"the same, as when learning started, got {self.process_noise!r} and "
+                f"{self.fit_intercept!r}. Call fit to start again."
             )
         return dynamics
 
     def _start(self, d: int, c: int) -> None:
-        who, first = type(self).__name__, int(bool(self.fit_intercept))
+        _who, first = type(self).__name__, int(bool(self.fit_intercept))
         p = d + first
         experts = len(self._dynamics(p).q)
-        prior = _covariance(self.prior_variance, "prior_variance", p, who)
+        prior = _covariance(self.prior_variance, "prior_variance", p)
         factor = _factored(_root(prior)) if prior.ndim == 2 else np.diag(prior)
         w = np.zeros((c, p))
-        w[:, first:] = initial_weights(self.initial_coef, d, c, who).T
+        w[:, first:] = initial_weights(self.initial_coef, d, c).T
         self.parameters_ = np.tile(w, (experts, 1, 1))
         self.factors_ = np.tile(factor, (experts, 1, 1, 1))
         self.squares_, self.counts_ = np.zeros((experts, c)), np.zeros(c)
@@ -289,16 +287,16 @@ class KalmanRegressor(Regressor):
     # -- learning ------------------------------------------------------------------------------
 
     def _receive_targets(
-        self, y: ArrayLike | None, n: int, s: Floats | None, where: str
+        self, y: ArrayLike | None, n: int, s: Floats | None
     ) -> tuple[Floats, None]:
         array: Any = np.asarray(y)
         if self.missing == "error" or array.dtype.kind not in "fO":
-            return super()._receive_targets(y, n, s, where)
+            return super()._receive_targets(y, n, s)
         try:
             gaps = np.isnan(array.astype(np.float64))
         except (TypeError, ValueError):
-            return super()._receive_targets(y, n, s, where)
-        Y, _ = super()._receive_targets(np.where(gaps, 0.0, array), n, s, where)
+            return super()._receive_targets(y, n, s)
+        Y, _ = super()._receive_targets(np.where(gaps, 0.0, array), n, s)
         return np.where(gaps.reshape(Y.shape), np.nan, Y), None
 
     def _rows(self, X: Floats) -> Floats:
@@ -345,8 +343,7 @@ class KalmanRegressor(Regressor):
         return NumericalError(
             "rows, weights and their covariance must stay within float64, got values "
             f"up to {size:.3g}. Use units in which features and targets are nearer to "
-            "1; with a `transition`, check that its eigenvalues are at most 1.",
-            type(self).__name__,
+            "1; with a `transition`, check that its eigenvalues are at most 1."
         )
 
     def _learn_in_place(
@@ -382,13 +379,11 @@ class KalmanRegressor(Regressor):
         )
         if self.transition is not None or not scalars:
             raise ParameterError(
-                "features can be added only if `process_noise` and `prior_variance` "
-                "are numbers, without a `transition`, got arrays. Start a new learner "
-                "with larger arrays.",
-                f"{type(self).__name__}.grow",
+                "features can be added only if `process_noise` and `prior_variance` are numbers, "
+                "without a `transition`, got arrays. Start a new learner with larger arrays."
             )
         dynamics, p = self._dynamics(now), d + first
-        prior = float(_covariance(self.prior_variance, "prior_variance", 1, type(self).__name__)[0])
+        prior = float(_covariance(self.prior_variance, "prior_variance", 1)[0])
         n, growth = self.rows_seen_, 1.0 / dynamics.discount
         with np.errstate(over="ignore"):  # of a feature that was zero in all rows
             power = min(np.power(growth, n), 1e200)  # finite, since a variance can be 0
@@ -501,6 +496,7 @@ class KalmanRegressor(Regressor):
     def predict(self, X: TableLike, *, return_std: Literal[False] = False) -> Floats: ...
     @overload
     def predict(self, X: TableLike, *, return_std: Literal[True]) -> tuple[Floats, Floats]: ...
+    @public
     def predict(self, X: TableLike, *, return_std: bool = False) -> Any:
         """Predict the targets of rows, each as if it were the next one.
 
@@ -524,7 +520,7 @@ class KalmanRegressor(Regressor):
         """
         if not return_std:
             return super().predict(X)
-        array = self._matrix(X, "predict")
+        array = self._matrix(X)
         Z, scores = self._rows(array), self._scores(array)
         dynamics, shares, scale = self._dynamics(Z.shape[1]), self._shares, self._scale()
         total = np.zeros(scores.shape)
@@ -541,6 +537,7 @@ class KalmanRegressor(Regressor):
     def predict_one(
         self, x: RowLike, *, return_std: Literal[True]
     ) -> tuple[float | Floats, float | Floats]: ...
+    @public
     def predict_one(self, x: RowLike, *, return_std: bool = False) -> Any:
         """Predict the target of one row, from the prior if no row was learned.
 
@@ -559,7 +556,7 @@ class KalmanRegressor(Regressor):
         """
         if not return_std:
             return super().predict_one(x)
-        row = self._row(x, f"{type(self).__name__}.predict_one")
+        row = self._row(x)
         prediction, std = self._with_prior(row).predict(row[None], return_std=True)
         return prediction[0], std[0]
 
@@ -604,20 +601,19 @@ class _Array:
 
 @lru_cache(maxsize=32, typed=True)
 def _dynamics(
-    process_noise: Any, noise: Any, forgetting: Any, missing: Any, F: Any, p: int, who: str
+    process_noise: Any, noise: Any, forgetting: Any, missing: Any, F: Any, p: int
 ) -> _Dynamics:
     """Validate parameters, for p weights."""
     if missing not in {"error", "advance"}:
         raise ParameterError(
-            f"`missing` must be 'error' or 'advance', got {missing!r}. Choose one of the two.",
-            who,
+            f"`missing` must be 'error' or 'advance', got {missing!r}. Choose one of the two."
         )
-    discount = validation.in_range(forgetting, "forgetting", who, above=0.0, high=1.0)
-    r = 1.0 if _is_auto(noise) else validation.in_range(noise, "noise", who, above=0.0)
-    F = None if F is None else np.ascontiguousarray(_finite(F, "transition", {(p, p)}, who).T)
+    discount = validation.in_range(forgetting, "forgetting", above=0.0, high=1.0)
+    r = 1.0 if _is_auto(noise) else validation.in_range(noise, "noise", above=0.0)
+    F = None if F is None else np.ascontiguousarray(_finite(F, "transition", {(p, p)}).T)
     if _is_auto(process_noise):
         return _Dynamics(F, discount, r * np.outer(PROCESS_NOISES, np.ones(p)), None, r)
-    given = _covariance(process_noise, "process_noise", p, who)
+    given = _covariance(process_noise, "process_noise", p)
     if given.ndim == 2:
         return _Dynamics(F, discount, np.zeros((1, p)), _root(given), r)
     return _Dynamics(F, discount, given[None], None, r)
@@ -650,7 +646,7 @@ def _mixed(
     return predictions, tuple(states)
 
 
-def _finite(value: Any, name: str, shapes: set[tuple[int, ...]], who: str) -> Floats:
+def _finite(value: Any, name: str, shapes: set[tuple[int, ...]]) -> Floats:
     """Validate an array of one of these shapes."""
     try:
         array = np.asarray(value, dtype=np.float64)
@@ -661,15 +657,14 @@ def _finite(value: Any, name: str, shapes: set[tuple[int, ...]], who: str) -> Fl
         raise ParameterError(
             f"`{name}` must contain finite numbers of shape {allowed}, one for each "
             f"weight, the intercept first, got {value!r}",
-            who,
             remedy=f"Choose another `{name}`.",
         )
     return np.asarray(array, order="C")
 
 
-def _covariance(value: Any, name: str, p: int, who: str) -> Floats:
+def _covariance(value: Any, name: str, p: int) -> Floats:
     """Validate a covariance: variances (p,), or a matrix (p, p)."""
-    array = _finite(value, name, {(), (p,), (p, p)}, who)
+    array = _finite(value, name, {(), (p,), (p, p)})
     good = (array >= 0.0).all()
     if array.ndim == 2:
         size = np.abs(array).max(initial=0.0)
@@ -679,7 +674,6 @@ def _covariance(value: Any, name: str, p: int, who: str) -> Floats:
         raise ParameterError(
             f"`{name}` must be a covariance, variances >= 0 or a symmetric positive "
             f"semidefinite matrix, got {value!r}",
-            who,
             remedy=f"Choose another `{name}`.",
         )
     return np.full(p, float(array)) if array.ndim == 0 else array

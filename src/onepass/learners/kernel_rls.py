@@ -62,7 +62,7 @@ from scipy.linalg import lapack
 from scipy.spatial.distance import cdist
 
 from onepass import linalg, native, validation
-from onepass.errors import MergeError, NumericalError, ParameterError
+from onepass.errors import MergeError, NumericalError, ParameterError, public
 from onepass.learners.compiled import Compiled, row_format
 from onepass.learners.estimator import Classifier, Layout, Regressor
 from onepass.learners.linear import check_fitted
@@ -402,35 +402,30 @@ class KernelRLS(Compiled):
         return np.asarray(np.sqrt(posterior.squares / max(posterior.mass, 1.0)))
 
     def _start(self, d: int, c: int) -> None:
-        where = type(self).__name__
         self._limits()
         name = "" if callable(self.kernel) else self.kernel
         self.kernel_ = (name, float(self.degree), float(self.coef0))
         self.gamma_ = 1.0 / d
         if self.gamma is not None:
-            self.gamma_ = validation.in_range(self.gamma, "gamma", where, above=0.0)
+            self.gamma_ = validation.in_range(self.gamma, "gamma", above=0.0)
         self.posterior_ = KernelPosterior.start(d, c)
         self.inconsistent_rows_ = 0
 
     def _limits(self) -> tuple[float, float, float, float]:
         """Validate parameters; return noise, forgetting, tolerance and budget."""
-        where = type(self).__name__
         if not (callable(self.kernel) or self.kernel in _KERNELS):
             raise ParameterError(
                 f"`kernel` must be one of {', '.join(_KERNELS)}, or a function of two "
                 f"arrays of rows, got {self.kernel!r}",
-                where,
                 remedy="Choose one of these.",
             )
-        validation.in_range(self.degree, "degree", where, above=0.0)
-        validation.in_range(self.coef0, "coef0", where, low=0.0)
+        validation.in_range(self.degree, "degree", above=0.0)
+        validation.in_range(self.coef0, "coef0", low=0.0)
         return (
-            validation.in_range(self.noise, "noise", where, low=0.0),
-            validation.in_range(self.forgetting, "forgetting", where, above=0.0, high=1.0),
-            max(validation.in_range(self.tolerance, "tolerance", where, low=0.0, high=1.0), _FLOOR),
-            np.inf
-            if self.budget is None
-            else validation.whole(self.budget, "budget", where, low=1),
+            validation.in_range(self.noise, "noise", low=0.0),
+            validation.in_range(self.forgetting, "forgetting", above=0.0, high=1.0),
+            max(validation.in_range(self.tolerance, "tolerance", low=0.0, high=1.0), _FLOOR),
+            np.inf if self.budget is None else validation.whole(self.budget, "budget", low=1),
         )
 
     def _kernel(self, X: Floats, Y: Floats) -> Floats:
@@ -439,8 +434,7 @@ class KernelRLS(Compiled):
         if not (name or callable(self.kernel)):
             raise ParameterError(
                 "`kernel` must stay a function, as when learning started, got "
-                f"{self.kernel!r}. Call fit to start again.",
-                type(self).__name__,
+                f"{self.kernel!r}. Call fit to start again."
             )
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             if not name:
@@ -451,12 +445,10 @@ class KernelRLS(Compiled):
         bad = K.shape != (len(X), len(Y)) or not linalg.finite(K)
         if bad or (Y is X and not linalg.magnitude(K) < _LARGEST):
             raise NumericalError(
-                f"the kernel must return a value below {_LARGEST:g} for each pair of "
-                f"rows, got shape {K.shape} with values up to "
-                f"{np.abs(K).max(initial=0.0):.3g} for {len(X)} by {len(Y)} rows. "
-                "Divide the features by a constant, check the kernel function, or use "
-                "a whole `degree`.",
-                type(self).__name__,
+                f"the kernel must return a value below {_LARGEST:g} for each pair of rows, got "
+                f"shape {K.shape} with values up to {np.abs(K).max(initial=0.0):.3g} for {len(X)} "
+                f"by {len(Y)} rows. Divide the features by a constant, check the kernel function, "
+                "or use a whole `degree`."
             )
         return K
 
@@ -554,8 +546,8 @@ class KernelRLS(Compiled):
         )
         return {"posterior_": posterior}
 
-    def _learn_few(self, X: Any, y: Any, where: str) -> Array | None:
-        del where
+    def _learn_few(self, X: Any, y: Any, verb: str) -> Array | None:
+        del verb
         compiled = None if "classes_" in self.__dict__ else self._compiled
         plain = type(X) is np.ndarray and isinstance(y, (list, np.ndarray))
         if compiled is None or not plain or X.ndim != 2 or not len(X) == len(y) == 1:
@@ -568,8 +560,7 @@ class KernelRLS(Compiled):
         return NumericalError(
             "targets, errors and their squares must stay within float64, and weights "
             f"above {1.0 / _LARGEST:g}, got targets up to {linalg.magnitude(Y):.3g}. "
-            "Use units in which both are nearer to 1.",
-            type(self).__name__,
+            "Use units in which both are nearer to 1."
         )
 
     def _learn_rows(
@@ -687,8 +678,7 @@ class KernelRLS(Compiled):
         if kernel != another:
             raise MergeError(
                 f"`gamma_` and `kernel_` must be the same in both, {kernel} as in the "
-                f"first, got {another}. Train both with the same parameters.",
-                f"{type(self).__name__}.merge",
+                f"first, got {another}. Train both with the same parameters."
             )
         if layout.d > self.n_features_in_:
             self._widen(layout.d)
@@ -872,6 +862,7 @@ class KernelRLSRegressor(KernelRLS, Regressor):
     def predict(self, X: TableLike, *, return_std: Literal[False] = False) -> Floats: ...
     @overload
     def predict(self, X: TableLike, *, return_std: Literal[True]) -> tuple[Floats, Floats]: ...
+    @public
     def predict(self, X: TableLike, *, return_std: bool = False) -> Any:
         """Predict targets for the rows of X.
 
@@ -896,7 +887,7 @@ class KernelRLSRegressor(KernelRLS, Regressor):
         """
         if not return_std:
             return super().predict(X)
-        array = self._matrix(X, "predict")
+        array = self._matrix(X)
         scores = self._scores(array)
         std = np.repeat(self._std(array)[:, None], scores.shape[1], axis=1)
         return self._to_predictions(scores, None), self._to_predictions(std, None)

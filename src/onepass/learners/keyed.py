@@ -28,6 +28,7 @@ from onepass.errors import (
     NotFittedError,
     ShapeError,
     TypeMismatchError,
+    public,
 )
 from onepass.estimators import available_if
 from onepass.learners.conformal import Conformal
@@ -183,15 +184,14 @@ class Keyed(Composite):
     def __contains__(self, key: object) -> bool:
         return key in self._stored.entries
 
+    @public
     def __getitem__(self, key: object) -> Any:
         """Return a copy of the model of a key."""
-        found = self._stored.entries.get(plain_key(key, "Keyed"))
+        found = self._stored.entries.get(plain_key(key))
         if found is None:
             raise ColumnError(
-                f"the key must be one of the {len(self):,} keys that were learned and "
-                f"not removed, got {key!r}. Compare with keys(); predict also accepts "
-                "other keys.",
-                "Keyed",
+                f"the key must be one of the {len(self):,} keys that were learned and not removed, "
+                f"got {key!r}. Compare with keys(); predict also accepts other keys."
             )
         return copy.deepcopy(self._learner(found))
 
@@ -202,6 +202,7 @@ class Keyed(Composite):
 
     # -- learning ----------------------------------------------------------------------------------
 
+    @public
     def learn_one(
         self,
         x: RowLike,
@@ -233,7 +234,7 @@ class Keyed(Composite):
         fixed = self.prior_strength is None and self.max_age is None
         if not fixed or not (limited or (last is None and limit is None)):
             return False
-        key, rest = split_row(x, self.by, where)
+        key, rest = split_row(x, self.by)
         packing = self._native
         entry = states.entries.get(key)
         if entry is None or (hasattr(self, "classes_") and y not in self.classes_):
@@ -274,22 +275,22 @@ class Keyed(Composite):
         twin.__dict__ = dict(self.__dict__)
         if verb == "fit":
             forget(twin)
-        keys, rest = twin._read(X, where, learning=True)
+        keys, rest = twin._read(X, learning=True)
         n = len(keys.codes)
-        s = validation.weights(sample_weight, n, where)
+        s = validation.weights(sample_weight, n)
         if verb == "fit" and (not n or (s is not None and not s.any())):
             clone(self.model).fit(rest, y, sample_weight)  # raises the error
         if classes is not None:
-            twin._declare(classes, where)
+            twin._declare(classes)
         if n == 0:
             self.__dict__ = self.__dict__ if classes is None else twin.__dict__
             return twin._no_predictions()
-        y = twin._read_targets(y, n, s, where)
-        rows, states = _Rows(keys, rest, y, s, _times(time, n, where)), twin.states_
+        y = twin._read_targets(y, n, s)
+        rows, states = _Rows(keys, rest, y, s, _times(time, n)), twin.states_
         before: dict[Key, int | None] = {}
         interrupt = Interrupt()
         try:
-            assigned = twin._plan(rows, before, where)
+            assigned = twin._plan(rows, before)
             block = _Block(twin, rows, assigned, where)
             block.run()
             predictions: Array = _ordered(block.found)
@@ -305,12 +306,12 @@ class Keyed(Composite):
         interrupt.raise_pending()
         return predictions
 
-    def _plan(self, rows: _Rows, before: dict[Key, int | None], where: str) -> _Assignment:
+    def _plan(self, rows: _Rows, before: dict[Key, int | None]) -> _Assignment:
         """The model of each row; changes of the storage's ``last`` are noted in ``before``."""
         if self.prior_strength is not None:
-            validation.in_range(self.prior_strength, "prior_strength", where, above=0.0)
+            validation.in_range(self.prior_strength, "prior_strength", above=0.0)
         limits = [
-            None if value is None else validation.whole(value, name, where, low=1)
+            None if value is None else validation.whole(value, name, low=1)
             for name, value in (("max_keys", self.max_keys), ("max_age", self.max_age))
         ]
         states, keys, n = self.states_, rows.keys, len(rows.keys.codes)
@@ -331,6 +332,7 @@ class Keyed(Composite):
 
     # -- prediction --------------------------------------------------------------------------------
 
+    @public
     def predict(self, X: TableLike, **options: Any) -> Any:
         """Predict rows, each by the model of its key.
 
@@ -358,6 +360,7 @@ class Keyed(Composite):
         return self._by_key(X, "predict", predict, compiled=not options)
 
     @available_if(lambda self: hasattr(self.model, "predict_proba"))
+    @public
     def predict_proba(self, X: TableLike) -> Floats:
         """Return probabilities of ``classes_`` by the model of each row's key, shape (n, c).
 
@@ -376,12 +379,12 @@ class Keyed(Composite):
         found: Floats = self._by_key(X, "predict_proba", predict)
         return found
 
+    @public
     def predict_one(self, x: RowLike, **options: Any) -> Any:
         """Predict one row: a dict, or an array if ``by`` is an index; options as in ``predict``."""
-        where = "Keyed.predict_one"
-        key, rest = split_row(x, self.by, where)
+        key, rest = split_row(x, self.by)
         if not self._started:
-            self._check_model(where)
+            self._check_model()
             return clone(self.model).predict_one(rest, **options)
         entry = self.states_.entries.get(key, self.pooled_)
         if entry is None:
@@ -406,7 +409,7 @@ class Keyed(Composite):
                 f"Keyed.{verb}",
             )
         where = f"Keyed.{verb}"
-        keys, rest = self._read(X, where)
+        keys, rest = self._read(X)
         entries = [self.states_.entries.get(key) for key in keys.names]
         slots, codes, found = _slots(entries), keys.codes, list[tuple[Array, Any]]()
         packed = (slots >= 0) & (compiled and self._native is not None)
@@ -427,6 +430,7 @@ class Keyed(Composite):
     def _no_predictions(self) -> Floats:
         return np.empty((0, self.n_outputs_) if getattr(self, "target_ndim_", 1) == 2 else 0)
 
+    @public
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return R² of regressors or the accuracy of classifiers on these rows."""
         from sklearn.metrics import r2_score  # noqa: PLC0415  slow to import
@@ -434,7 +438,7 @@ class Keyed(Composite):
         predictions = self.predict(X)
         if not is_classifier(self):
             return float(r2_score(y, predictions, sample_weight=sample_weight))
-        labels = validation.labels(y, len(predictions), "Keyed.score")
+        labels = validation.labels(y, len(predictions))
         right = labels.astype(object) == predictions.astype(object)  # None if a key is unknown
         weights: Any = sample_weight
         return float(np.average(right, weights=weights))
@@ -448,6 +452,7 @@ class Keyed(Composite):
         kind = str(self.model._merging)
         return "approximate" if kind == "exact" and not whole else kind
 
+    @public
     def merge(self, other: Self, *, concurrent: bool = False) -> Self:
         """Merge another Keyed key by key, as if this one had learned its rows too.
 
@@ -469,7 +474,7 @@ class Keyed(Composite):
         """
         where = "Keyed.merge"
         names = ("by", "prior_strength", "max_keys", "max_age")
-        check_same_parameters(self, other, names, where)
+        check_same_parameters(self, other, names)
         clone(self.model).merge(clone(other.model))  # raises an error if models cannot be merged
         if not other._started:
             return self
@@ -482,11 +487,10 @@ class Keyed(Composite):
         if self._target_shape != other._target_shape:
             raise MergeError(
                 f"both must have targets of shape {self._target_shape}, as the first "
-                f"has, got {other._target_shape}. Merge models of the same outputs.",
-                where,
+                f"has, got {other._target_shape}. Merge models of the same outputs."
             )
         if isinstance(self.model, Learner):
-            twin._widen(column_positions(twin._new(), other._new(), where))
+            twin._widen(column_positions(twin._new(), other._new()))
         changed, states = {}, twin.states_
         for key, entry in other.states_.entries.items():
             with naming(f"{where}: the model of the key {key!r}"):
@@ -496,7 +500,7 @@ class Keyed(Composite):
             twin.pooled_ = twin._learner(twin.pooled_)
             twin.pooled_.merge(other.pooled_, concurrent=concurrent)
         if hasattr(other, "classes_"):
-            twin.classes_ = united_labels(twin.classes_, other.classes_, where)
+            twin.classes_ = united_labels(twin.classes_, other.classes_)
         twin.rows_seen_ += other.rows_seen_
         removed = []
         if states.last is not None:
@@ -681,47 +685,46 @@ class Keyed(Composite):
 
         return _each(shaped, tuple(zip(*made, strict=True)) if isinstance(made[0], tuple) else made)
 
-    def _read(self, X: Any, where: str, *, learning: bool = False) -> tuple[Keys, Any]:
+    def _read(self, X: Any, *, learning: bool = False) -> tuple[Keys, Any]:
         """The keys of rows, and the rows for the models; if learning, start with the first rows."""
-        keys, rest, names = split_keys(X, self.by, where)
+        keys, rest, names = split_keys(X, self.by)
         if learning and not self._started:
-            self._start(rest.shape[1] + 1 if names is None else len(names), names, where)
+            self._start(rest.shape[1] + 1 if names is None else len(names), names)
         if not isinstance(self.model_, Learner):
             return keys, Table.from_frame(rest) if is_frame(rest) else rest
         rest = Table.from_rows(rest) if isinstance(rest, list) else rest
-        return keys, validation.matrix(rest, where, **self._shape())[0]
+        return keys, validation.matrix(rest, **self._shape())[0]
 
-    def _check_model(self, where: str) -> None:
+    def _check_model(self) -> None:
         if not hasattr(self.model, "test_then_train") or isinstance(
             self.model, (type, Conformal, Keyed)
         ):
             raise TypeMismatchError(
                 "`model` must be a learner of onepass or a Pipeline, got "
-                f"{self.model!r}. Pass an object such as op.RLSRegressor().",
-                where,
+                f"{self.model!r}. Pass an object such as op.RLSRegressor()."
             )
 
-    def _start(self, columns: int, names: list[str] | None, where: str) -> None:
+    def _start(self, columns: int, names: list[str] | None) -> None:
         """Initialise the learned attributes."""
-        self._check_model(where)
-        check_feature_limit(columns - 1, "Keyed")
+        self._check_model()
+        check_feature_limit(columns - 1)
         self.model_, self.pooled_, self.n_features_in_ = clone(self.model), None, columns
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
         self.rows_seen_, self.states_, self._packed = 0, KeyedStates(), None
         if is_classifier(self.model):
-            self.classes_ = validation.class_names(self.learner.classes, where)
+            self.classes_ = validation.class_names(self.learner.classes)
 
-    def _declare(self, classes: Any, where: str) -> None:
+    def _declare(self, classes: Any) -> None:
         """Declare labels for all models, also for new ones."""
         self.model_ = clone(self.model_)
         template = getattr(self.model_, "learner", self.model_)
-        before = validation.class_names(template.classes, where)
-        united = united_labels(before, validation.class_names(classes, where), where)
+        before = validation.class_names(template.classes)
+        united = united_labels(before, validation.class_names(classes))
         if len(united) == len(before):
             return
         template.classes = united.tolist()
-        self.classes_ = united_labels(self.classes_, united, where)
+        self.classes_ = united_labels(self.classes_, united)
 
         def declare(model: Any) -> None:
             learner = getattr(model, "learner_", model)
@@ -730,16 +733,16 @@ class Keyed(Composite):
 
         self._change_all(declare)
 
-    def _read_targets(self, y: Any, n: int, s: Floats | None, where: str) -> Array | None:
+    def _read_targets(self, y: Any, n: int, s: Floats | None) -> Array | None:
         """Validated targets; classes and outputs are noted."""
         if is_classifier(self.model_):
-            labels = validation.labels(y, n, where)
+            labels = validation.labels(y, n)
             new = labels if s is None else labels[s > 0.0]
-            self.classes_ = united_labels(self.classes_, new, where)
+            self.classes_ = united_labels(self.classes_, new)
             return labels
         if not is_regressor(self.model_):
             return None
-        array = validation.targets(y, n, where)
+        array = validation.targets(y, n)
         if not hasattr(self, "target_ndim_"):
             self.target_ndim_, self.n_outputs_ = array.ndim, array[0].size
             packing = self._packing
@@ -747,8 +750,7 @@ class Keyed(Composite):
         if array.ndim != self.target_ndim_ or array[0].size != self.n_outputs_:
             raise ShapeError(
                 f"`y` must have shape {self._target_shape}, as in the first block, got "
-                f"{array.shape}. Start a new Keyed for another set of targets.",
-                where,
+                f"{array.shape}. Start a new Keyed for another set of targets."
             )
         return array
 
@@ -844,7 +846,7 @@ class _Block:
         codes = index[assigned.codes]
         rest[members] = False
         if rows.time is not None:
-            packing.template._check_times(rows.time, self.n, self.where)  # raises an error
+            packing.template._check_times(rows.time, self.n)  # raises an error
         if off is not None:
             codes[off] = -1
         with naming(self.where):
@@ -972,7 +974,7 @@ def _chosen(values: Any, rows: Array | slice) -> Any:
     return values[rows] if isinstance(rows, slice) else [values[i] for i in rows.tolist()]
 
 
-def _times(time: Any, n: int, where: str) -> Any:
+def _times(time: Any, n: int) -> Any:
     """The times of n rows, as an array or a list; the models validate the times."""
     if time is None:
         return None
@@ -983,8 +985,7 @@ def _times(time: Any, n: int, where: str) -> Any:
     if len(given) != n:
         raise ShapeError(
             f"`time` must have shape ({n},), one time for each row, got "
-            f"{np.shape(time)}. Check that X and time come from the same rows.",
-            where,
+            f"{np.shape(time)}. Check that X and time come from the same rows."
         )
     return given
 

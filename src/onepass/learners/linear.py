@@ -236,7 +236,7 @@ def _sklearn_shape(learner: Any, rows: Floats) -> Any:
     return rows[0].copy() if own.get("target_ndim_", 1) == 1 else rows.copy()
 
 
-def initial_weights(initial_coef: ArrayLike | None, d: int, c: int, who: str) -> Floats:
+def initial_weights(initial_coef: ArrayLike | None, d: int, c: int) -> Floats:
     """Initial weights (d, c) from ``initial_coef`` of shape (d,) or (c, d); zeros if None.
 
     Raises
@@ -257,7 +257,6 @@ def initial_weights(initial_coef: ArrayLike | None, d: int, c: int, who: str) ->
         raise ParameterError(
             f"`initial_coef` must contain finite numbers of shape {shape}, one for each "
             f"feature, got {problem}",
-            who,
             remedy="Construct the learner with another `initial_coef`.",
         )
     return np.array(rows.T, order="C")
@@ -281,20 +280,18 @@ def named_class_columns(learner: Classifier, parameter: str) -> Array:
     ParameterError
         If fewer than two classes are given.
     """
-    who = type(learner).__name__
-    named = validation.class_names(learner.classes, who)
+    named = validation.class_names(learner.classes)
     if len(named) < 2 or not np.isin(named, learner.classes_).all():
         raise ParameterError(
             f"`{parameter}` must be combined with two or more labels in `classes`, got "
-            f"{learner.classes!r}. Construct the learner with `classes`.",
-            who,
+            f"{learner.classes!r}. Construct the learner with `classes`."
         )
     return np.searchsorted(learner.classes_, named)
 
 
 def initial_prediction(learner: Classifier, row: Floats) -> Any:
     """Prediction of a classifier's initial weights for a row; None without ``classes``."""
-    if not len(validation.class_names(learner.classes, type(learner).__name__)):
+    if not len(validation.class_names(learner.classes)):
         return None
     started = clone(learner)
     started.partial_fit(row[None][:0], np.empty(0), classes=learner.classes)
@@ -345,9 +342,7 @@ def align_outputs(w: Floats, outputs: Array, c: int) -> Floats:
 T = TypeVar("T")
 
 
-def from_parameters(
-    catalogue: Mapping[str, type[T]], what: str, params: Mapping[str, object], who: str
-) -> T:
+def from_parameters(catalogue: Mapping[str, type[T]], what: str, params: Mapping[str, object]) -> T:
     """Build the loss or step rule that a learner's parameters select.
 
     Parameters
@@ -358,8 +353,6 @@ def from_parameters(
         The parameter that contains the name of the choice.
     params : dict of str to object
         The learner's parameters.
-    who : str
-        The name of the learner, for messages.
 
     Raises
     ------
@@ -370,14 +363,13 @@ def from_parameters(
     --------
     >>> from onepass.learners.losses import REGRESSION_LOSSES
     >>> params = {"loss": "huber", "huber_delta": 2}
-    >>> from_parameters(REGRESSION_LOSSES, "loss", params, "SGDRegressor")
+    >>> from_parameters(REGRESSION_LOSSES, "loss", params)
     Huber(huber_delta=2.0)
     """
     name = params[what]
     if not isinstance(name, str) or name not in catalogue:
         raise ParameterError(
             f"`{what}` must be one of {', '.join(map(repr, catalogue))}, got {name!r}",
-            who,
             remedy="Choose one of these.",
         )
     kinds: Mapping[str, Any] = catalogue
@@ -391,10 +383,9 @@ def from_parameters(
             if option not in ranges:
                 raise ParameterError(
                     f"`{option}` must be left out with {what}={name!r}, got {value!r}. "
-                    f"Leave out `{option}`, or choose {what}={other!r}.",
-                    who,
+                    f"Leave out `{option}`, or choose {what}={other!r}."
                 )
-            given[option] = validation.in_range(value, option, who, **ranges[option])
+            given[option] = validation.in_range(value, option, **ranges[option])
     return catalogue[name](**given)
 
 

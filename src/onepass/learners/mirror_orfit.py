@@ -192,30 +192,26 @@ class MirrorORFitRegressor(Regressor):
     def _chosen(self) -> _Potential:
         if hasattr(self, "potential_"):
             return _Potential(*self.potential_)
-        who = type(self).__name__
         if isinstance(self.potential, str):
             if self.potential != "entropy":
                 raise ParameterError(
                     f"`potential` must be a number above 1 or 'entropy', got {self.potential!r}",
-                    who,
                     remedy="Choose one of these.",
                 )
-            return _Potential(0.0, validation.in_range(self.scale, "scale", who, above=0.0))
+            return _Potential(0.0, validation.in_range(self.scale, "scale", above=0.0))
         # other powers need dual weights of more digits than float64 has
-        return _Potential(
-            validation.in_range(self.potential, "potential", who, low=1.02, high=4.0), 0.0
-        )
+        return _Potential(validation.in_range(self.potential, "potential", low=1.02, high=4.0), 0.0)
 
     def _limit(self) -> int | None:
         if self.memory is None:
             return None
-        return validation.whole(self.memory, "memory", type(self).__name__, low=1)
+        return validation.whole(self.memory, "memory", low=1)
 
     def _start(self, d: int, c: int) -> None:
         first = int(bool(self.fit_intercept))
         self._limit()
         w = np.zeros((d + first, c))
-        w[first:] = initial_weights(self.initial_coef, d, c, type(self).__name__)
+        w[first:] = initial_weights(self.initial_coef, d, c)
         chosen = self._chosen()
         self.duals_, self.directions_ = chosen.dual(w), np.zeros((d + first, 0))
         self.potential_, self.inconsistent_rows_ = (chosen.power, chosen.scale), 0
@@ -226,9 +222,7 @@ class MirrorORFitRegressor(Regressor):
         if Z.shape[1] != len(self.duals_):
             raise ParameterError(
                 "`fit_intercept` must stay as it was when learning started, with "
-                f"{len(self.duals_)} weights, got {self.fit_intercept!r}. Call fit to "
-                "start again.",
-                type(self).__name__,
+                f"{len(self.duals_)} weights, got {self.fit_intercept!r}. Call fit to start again."
             )
         return Z
 
@@ -269,8 +263,7 @@ class MirrorORFitRegressor(Regressor):
         if not (largest < _LARGEST and linalg.finite(z, w, D, predictions)):
             raise NumericalError(
                 f"rows must be small enough to square and sum, below {_LARGEST:g}, got "
-                f"values up to {largest:.3g}. Divide features and targets by a constant.",
-                type(self).__name__,
+                f"values up to {largest:.3g}. Divide features and targets by a constant."
             )
         self.duals_, self.directions_ = z, D
         self.inconsistent_rows_ += inconsistent
@@ -308,7 +301,7 @@ class MirrorORFitRegressor(Regressor):
 
     def _initial_prediction(self, row: Floats) -> Any:
         c = 1 if np.ndim(self.initial_coef) < 2 else len(self.initial_coef)
-        prediction = row @ initial_weights(self.initial_coef, len(row), c, type(self).__name__)
+        prediction = row @ initial_weights(self.initial_coef, len(row), c)
         return float(prediction[0]) if np.ndim(self.initial_coef) < 2 else prediction
 
     def _unmergeable(self) -> str:

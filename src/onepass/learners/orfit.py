@@ -103,8 +103,7 @@ class BaseORFit:
         return certified(memory, _forgotten(self), noise=noise, linear=True)
 
     def _start(self, d: int, c: int) -> None:
-        where = type(self).__name__
-        noise = validation.in_range(self.noise, "noise", where, low=0.0)
+        noise = validation.in_range(self.noise, "noise", low=0.0)
         self.noisy_ = noise > 0.0
         self.inconsistent_rows_ = 0
         self.forgotten_ = 0.0
@@ -119,13 +118,11 @@ class BaseORFit:
         start = np.zeros(shape)
         initial = getattr(self, "initial_coef", None)
         part = start[1:] if self.fit_intercept else start
-        given = initial_weights(initial, len(part), 1 if own else c, type(self).__name__)
+        given = initial_weights(initial, len(part), 1 if own else c)
         part[...] = given[:, 0] if own else given
         self.parameters_ = start
         self.initial_weights_ = start if start.any() else None
-        self.memory_ = specification(self.memory, type(self).__name__).start(
-            p, 1 if own else c, noise
-        )
+        self.memory_ = specification(self.memory).start(p, 1 if own else c, noise)
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
         del class_mask  # the targets of an unknown class are zeros
@@ -158,8 +155,7 @@ class BaseORFit:
         if not good:
             raise NumericalError(
                 f"rows must be small enough to square and sum, below {_LARGEST:g}, got "
-                f"values up to {largest:.3g}. Divide features and targets by a constant.",
-                type(self).__name__,
+                f"values up to {largest:.3g}. Divide features and targets by a constant."
             )
         self.parameters_, self.memory_ = w, memory
         self.inconsistent_rows_ += int(inconsistent)
@@ -178,7 +174,7 @@ class BaseORFit:
     @property
     def _merging(self) -> Any:
         """``exact`` if the memory stores all directions, ``approximate`` if it is limited."""
-        return specification(self.memory, type(self).__name__).merging
+        return specification(self.memory).merging
 
     def _unmergeable(self) -> str:
         if self._merging != "refused":
@@ -208,8 +204,7 @@ class BaseORFit:
         if not linalg.finite(step.w):
             raise NumericalError(
                 "the learned state must be small enough to square and sum, got numbers "
-                "beyond float64. Divide features and targets by a constant.",
-                f"{type(self).__name__}.merge",
+                "beyond float64. Divide features and targets by a constant."
             )
         first = _forgotten(self) + float(self.memory_.forgetting_bound(step.w, w))
         second = _forgotten(other) + evidence.moved(
@@ -227,8 +222,7 @@ class BaseORFit:
             raise MergeError(
                 "with a `feature_map` both learners must have the same features in the "
                 f"same order, {self.n_features_in_} here, got {other.n_features_in_} or "
-                "another order. Pass the features in the same order.",
-                f"{type(self).__name__}.merge",
+                "another order. Pass the features in the same order."
             )
 
     def _check_noise(self) -> float:
@@ -240,13 +234,11 @@ class BaseORFit:
             If ``noise`` is out of range, or has changed between 0 and positive since learning
             started.
         """
-        who = type(self).__name__
-        noise = validation.in_range(self.noise, "noise", who, low=0.0)
+        noise = validation.in_range(self.noise, "noise", low=0.0)
         if (noise > 0.0) != self.noisy_:
             raise ParameterError(
                 f"`noise` must stay {'> 0' if self.noisy_ else '0'}, as it was when "
-                f"learning started, got {noise:g}. Call fit to start again.",
-                who,
+                f"learning started, got {noise:g}. Call fit to start again."
             )
         return noise
 
@@ -264,8 +256,7 @@ class BaseORFit:
             if not callable(self.feature_map):
                 raise ParameterError(
                     f"`feature_map` must be a function of X, got {self.feature_map!r}. "
-                    "Use None for no map.",
-                    type(self).__name__,
+                    "Use None for no map."
                 )
             features = np.asarray(self.feature_map(X), dtype=np.float64)
             good = features.ndim in {2, 3} and len(features) == len(X) and features.shape[1] > 0
@@ -273,14 +264,12 @@ class BaseORFit:
                 raise ShapeError(
                     f"`feature_map` must map X of shape {X.shape} to features of shape "
                     f"({len(X)}, p) or ({len(X)}, p, {c or 'c'}), got {features.shape}. "
-                    "Check the map, and pass all labels in `classes`.",
-                    type(self).__name__,
+                    "Check the map, and pass all labels in `classes`."
                 )
             if not np.isfinite(features).all():
                 raise NumericalError(
                     "`feature_map` must return finite features, got nan or infinity. "
-                    "Check the map on this block of X.",
-                    type(self).__name__,
+                    "Check the map on this block of X."
                 )
         if self.fit_intercept:
             ones = np.ones((len(X), 1, *features.shape[2:]))
@@ -289,8 +278,7 @@ class BaseORFit:
             raise ShapeError(
                 "`feature_map` and `fit_intercept` must stay as they were when "
                 f"learning started, with {len(self.parameters_)} weights, got "
-                f"{features.shape[1]} features per row. Call fit to start again.",
-                type(self).__name__,
+                f"{features.shape[1]} features per row. Call fit to start again."
             )
         return features
 
@@ -298,8 +286,7 @@ class BaseORFit:
         if self.feature_map is not None:
             raise ParameterError(
                 f"features cannot be added with a `feature_map`, got d={d}. Start a new "
-                "learner with another map.",
-                f"{type(self).__name__}.grow",
+                "learner with another map."
             )
         extra = d - self.n_features_in_
         zeros = np.zeros((extra, self.parameters_.shape[1]))
@@ -427,7 +414,7 @@ class ORFitRegressor(BaseORFit, Regressor):
         if given is None:
             return np.zeros(features.shape[1]) if own else 0.0
         c = 1 if own or np.ndim(given) < 2 else len(given)
-        prediction = features.T @ initial_weights(given, p, c, type(self).__name__)
+        prediction = features.T @ initial_weights(given, p, c)
         if own:
             return prediction[:, 0]
         return prediction if np.ndim(given) == 2 else float(prediction[0])
@@ -508,8 +495,7 @@ class ORFitClassifier(BaseORFit, Classifier):
         if self.parameters_.ndim == 1:
             raise ParameterError(
                 "`classes` must contain all labels if each class has its own features, "
-                f"got {len(at)} new. Start a new learner with all labels in `classes`.",
-                type(self).__name__,
+                f"got {len(at)} new. Start a new learner with all labels in `classes`."
             )
         parameters = np.zeros((len(self.parameters_), c))
         parameters[:, np.setdiff1d(np.arange(c), at)] = self.parameters_

@@ -146,8 +146,7 @@ class Perceptron(Linear, Classifier):
         ):
             raise NumericalError(
                 "weights and scores must stay finite while rows are learned, got "
-                "infinity or nan. Scale the features with op.features.Scale().",
-                "Perceptron",
+                "infinity or nan. Scale the features with op.features.Scale()."
             )
         self.weights_, self.offset_ = weights, offset
         self.mistakes_ += mistakes
@@ -192,19 +191,16 @@ class Perceptron(Linear, Classifier):
         """Validate all parameters; return the step size."""
         if self.initial not in ("zeros", "random"):
             raise ParameterError(
-                f"`initial` must be 'zeros' or 'random', got {self.initial!r}. Choose "
-                "one of these.",
-                "Perceptron",
+                f"`initial` must be 'zeros' or 'random', got {self.initial!r}. Choose one of these."
             )
         whole = isinstance(self.seed, (int, np.integer)) and not isinstance(self.seed, bool)
         if self.seed is not None and (self.initial == "zeros" or not whole or self.seed < 0):
             raise ParameterError(
                 "`seed` must be a whole number >= 0, with initial='random' only, got "
                 f"{self.seed!r} with initial={self.initial!r}. Leave out `seed`, or set "
-                "initial='random' and a whole number >= 0.",
-                "Perceptron",
+                "initial='random' and a whole number >= 0."
             )
-        return validation.in_range(self.step_size, "step_size", "Perceptron", above=0.0)
+        return validation.in_range(self.step_size, "step_size", above=0.0)
 
     def _initial_prediction(self, row: Floats) -> Any:
         return initial_prediction(self, row)

@@ -67,7 +67,7 @@ class LevelRules(NamedTuple):
         if self.mode == "none":
             return None
         k = self.n_components
-        block = rows_between(self.block, k, d, self.who)
+        block = rows_between(self.block, k, d)
         if self.shrinkage is None:
             return IncrementalPCAState.start(d, k, block)
         return DiscriminantAxes.start(d, self.c, k, block, self.shrinkage)
@@ -297,10 +297,9 @@ class PrototypeTree:
             axes = None
         if axes is None or not axes.finite:
             raise NumericalError(
-                "rows and their weights must be small enough to square and sum, got "
-                f"values up to {linalg.magnitude(X):.3g} and weights up to "
-                f"{s.max(initial=0.0):.3g}. Divide the features by a constant, and "
-                "smaller weights.",
+                "rows and their weights must be small enough to square and sum, got values up to "
+                f"{linalg.magnitude(X):.3g} and weights up to {s.max(initial=0.0):.3g}. Divide the "
+                "features by a constant, and smaller weights.",
                 level.who,
             )
         return axes

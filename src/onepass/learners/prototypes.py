@@ -362,7 +362,7 @@ class Rules:
 
 
 def checked_rules(
-    vigilance: object, similarity: str, step: object, max_prototypes: object, who: str
+    vigilance: object, similarity: str, step: object, max_prototypes: object
 ) -> Rules:
     """Validate the parameters of a learner and return its rules.
 
@@ -370,8 +370,6 @@ def checked_rules(
     ----------
     vigilance, similarity, step, max_prototypes
         As in :class:`onepass.ARTIPCAClassifier`.
-    who : str
-        The name of the learner, for messages.
 
     Raises
     ------
@@ -381,16 +379,15 @@ def checked_rules(
     if similarity not in SIMILARITIES:
         raise ParameterError(
             f"`similarity` must be one of {', '.join(SIMILARITIES)}, got {similarity!r}",
-            who,
             remedy="Choose one of these.",
         )
     least = SIMILARITIES[similarity][1]
-    vigilance = validation.in_range(vigilance, "vigilance", who, low=least, high=1.0)
+    vigilance = validation.in_range(vigilance, "vigilance", low=least, high=1.0)
     share = None
     if not (isinstance(step, str) and step == "mean"):
-        share = validation.in_range(step, "step", who, above=0.0, high=1.0)
+        share = validation.in_range(step, "step", above=0.0, high=1.0)
     if max_prototypes is not None:
-        max_prototypes = validation.whole(max_prototypes, "max_prototypes", who, low=1)
+        max_prototypes = validation.whole(max_prototypes, "max_prototypes", low=1)
     return Rules(vigilance, similarity, share, max_prototypes)
 
 

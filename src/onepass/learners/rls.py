@@ -33,6 +33,8 @@ from onepass.errors import (
     NumericalError,
     ParameterError,
     WindupWarning,
+    calling,
+    public,
 )
 from onepass.forgetting import Auto, Directional, Exponential
 from onepass.forgetting.parse import rule
@@ -138,7 +140,7 @@ class LeastSquares:
 
     def _rule(self) -> ForgettingRule:
         """The forgetting rule that the parameter specifies."""
-        return rule(self.forgetting, type(self).__name__)
+        return rule(self.forgetting)
 
     def _device(self) -> Device | None:
         """The device that the parameter specifies."""
@@ -150,18 +152,17 @@ class LeastSquares:
 
     def _penalty(self, d: int) -> float | Floats:
         """The ridge: a number, or rows L with LᵀL = Π."""
-        return penalty(self.ridge, d, type(self).__name__)
+        return penalty(self.ridge, d)
 
     def _start(self, d: int, c: int) -> None:
-        where, chosen = type(self).__name__, self._rule()
-        initial = initial_weights(getattr(self, "initial_coef", None), d, c, where)
-        prior = validation.in_range(self._prior, "prior", where, low=0.0)
+        chosen = self._rule()
+        initial = initial_weights(getattr(self, "initial_coef", None), d, c)
+        prior = validation.in_range(self._prior, "prior", low=0.0)
         ridge, fading = self._penalty(d), chosen.fading
         if fading.held and not fading.level and not isinstance(ridge, float):
             raise ParameterError(
                 f"`ridge` must be a number with {chosen}, which holds it, got a matrix. "
-                "Pass a number, or op.forgetting.Exponential, whose ridge fades.",
-                where,
+                "Pass a number, or op.forgetting.Exponential, whose ridge fades."
             )
         state = least_squares.start(
             fading,
@@ -209,32 +210,30 @@ class LeastSquares:
         clock = None if time is None else "date" if isinstance(time, np.datetime64) else "number"
         return bool(self.rows_seen_ and clock != chosen.clock)
 
-    def _check_times(self, time: TimeLike | None, n: int, where: str) -> Any:
+    def _check_times(self, time: TimeLike | None, n: int) -> Any:
         chosen = self._rule()
         if self._rule_changed():
             raise ParameterError(
                 "`forgetting` must have the same kind of state and of time as when "
                 f"learning started, got {chosen} after another kind. Call fit to start "
-                "again with the new rule.",
-                where,
+                "again with the new rule."
             )
         clock = chosen.clock
         if clock is None:
-            return super()._check_times(time, n, where)  # type: ignore[misc]
+            return super()._check_times(time, n)  # type: ignore[misc]
         if time is None and n == 0:
             return None
         if time is None:
             raise ParameterError(
                 f"`time` must be given, as the learner forgets by time, {chosen}, got "
-                f"none. Pass {clock}s, one for each row: time=...",
-                where,
+                f"none. Pass {clock}s, one for each row: time=..."
             )
         last = getattr(self, "time_", None)
-        when = validation.times(time, n, where, dates=clock == "date", last=last)
+        when = validation.times(time, n, dates=clock == "date", last=last)
         aware, before = validation.aware(time), getattr(self, "time_aware_", None)
         if aware is not None:
             if before not in {None, aware}:
-                raise mixed_zones(f"{where}: `time`, with the earlier rows,")
+                raise mixed_zones("`time`, with the earlier rows,")
             self.__dict__["time_aware_"] = aware
         return when
 
@@ -299,12 +298,13 @@ class LeastSquares:
                 _CHECKED if plain else 0, chosen.clock is not None,
             )  # fmt: skip
 
-    def _learn_few(self, X: Any, y: Any, where: str) -> Any:
+    def _learn_few(self, X: Any, y: Any, verb: str) -> Any:
         own, chosen = self.__dict__, self._rule()
         if self._single is None or "classes_" in own or chosen.clock is not None:
             return None
         if validation.is_small_table(X, CACHED_VALUES):
-            X = validation.matrix(X, f"{type(self).__name__}.{where}", **self._shape())[0]
+            with calling(f"{type(self).__name__}.{verb}"):
+                X = validation.matrix(X, **self._shape())[0]
             y = validation.series_array(y)
         d, c = self.n_features_in_, own["n_outputs_"]
         if not validation.is_matrix(X, d):
@@ -405,12 +405,10 @@ class LeastSquares:
 
     def _too_large(self, X: Floats, Y: Floats, s: Floats | None) -> NumericalError:
         return NumericalError(
-            "rows, the weights that fit them, and their squares must stay within "
-            f"float64, got values up to {_largest(X, Y, s):.3g}. Use units in which "
-            "features and targets are nearer to 1. If they are already near 1, an "
-            "earlier row was too large: restore the state of the learner before that "
-            "row.",
-            type(self).__name__,
+            "rows, the weights that fit them, and their squares must stay within float64, got "
+            f"values up to {_largest(X, Y, s):.3g}. Use units in which features and targets are "
+            "nearer to 1. If they are already near 1, an earlier row was too large: restore the "
+            "state of the learner before that row."
         )
 
     def _warn_of_windup(self, chosen: Any) -> None:
@@ -583,17 +581,17 @@ class LeastSquares:
             return ""
         return (
             f"got one whose state with forgetting {chosen} is not a decayed sum over rows. "
-            "Use plain forgetting, such as forgetting=op.forgetting.Exponential(0.99), or a Window."
+            "Learn both with forgetting='exponential:0.999' or 'window:1000' (on the command line, "
+            "--set rls__forgetting=exponential:0.999)."
         )
 
     def _merge(self, other: Self, layout: Layout) -> None:
-        one, two = self._rule(), rule(other.forgetting, type(other).__name__)
+        one, two = self._rule(), rule(other.forgetting)
         factors = [getattr(chosen, "factor", None) for chosen in (one, two)]
         if one != two and factors != [1.0, 1.0]:
             raise MergeError(
                 f"`forgetting` must be the same in both, {one} as in the first, got "
-                f"{two}. Learn all parts with the same parameters.",
-                f"{type(self).__name__}.merge",
+                f"{two}. Learn all parts with the same parameters."
             )
         merge_learners(self, other, layout)
 
@@ -651,7 +649,7 @@ class LeastSquares:
         return sound
 
 
-def penalty(ridge: ArrayLike, d: int, where: str) -> float | Floats:
+def penalty(ridge: ArrayLike, d: int) -> float | Floats:
     """The penalty that a ridge specifies: a number, or rows L (p, d) with LᵀL = Π.
 
     Raises
@@ -664,7 +662,7 @@ def penalty(ridge: ArrayLike, d: int, where: str) -> float | Floats:
     except (TypeError, ValueError):
         array = np.zeros(0)
     if array.ndim == 0:
-        return validation.in_range(ridge, "ridge", where, low=0.0)
+        return validation.in_range(ridge, "ridge", low=0.0)
     good = array.shape == (d, d) and np.isfinite(array).all() and (array == array.T).all()
     values, vectors = np.linalg.eigh(array) if good else (np.full(1, -1.0), array)
     rounding = len(values) * np.finfo(np.float64).eps * np.abs(values).max()
@@ -674,7 +672,6 @@ def penalty(ridge: ArrayLike, d: int, where: str) -> float | Floats:
         raise ParameterError(
             "`ridge` must be a number >= 0 or a symmetric positive semidefinite matrix "
             f"of shape ({d}, {d}), got {problem}",
-            where,
             remedy="Pass a number, or a matrix such as A.T @ A.",
         )
     used = values > rounding
@@ -782,6 +779,7 @@ class RLSRegressor(LeastSquares, Regressor):
     def predict(self, X: TableLike, *, return_std: Literal[False] = False) -> Floats: ...
     @overload
     def predict(self, X: TableLike, *, return_std: Literal[True]) -> tuple[Floats, Floats]: ...
+    @public
     def predict(self, X: TableLike, *, return_std: bool = False) -> Any:
         """Predict targets for the rows of X.
 
@@ -808,7 +806,7 @@ class RLSRegressor(LeastSquares, Regressor):
         """
         if not return_std:
             return super().predict(X)
-        array = self._matrix(X, "predict")
+        array = self._matrix(X)
         predictions = self._to_predictions(self._scores(array), None)
         std = np.sqrt(least_squares.variance(self.state_, array))
         return predictions, self._to_predictions(std, None)
@@ -854,7 +852,7 @@ class RLSRegressor(LeastSquares, Regressor):
         both = None if single is None else single.predict_std(x)
         if both is not None:
             return both
-        row = self._row(x, f"{type(self).__name__}.predict_one")
+        row = self._row(x)
         if self._started:
             predictions, std = self.predict(row[None], return_std=True)
             return predictions[0], std[0]
@@ -863,7 +861,7 @@ class RLSRegressor(LeastSquares, Regressor):
 
     def _initial_prediction(self, row: Floats) -> Any:
         c = 1 if np.ndim(self.initial_coef) < 2 else len(self.initial_coef)
-        prediction = row @ initial_weights(self.initial_coef, len(row), c, type(self).__name__)
+        prediction = row @ initial_weights(self.initial_coef, len(row), c)
         return float(prediction[0]) if np.ndim(self.initial_coef) < 2 else prediction
 
 

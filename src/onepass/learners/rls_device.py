@@ -59,7 +59,7 @@ class Device:
     """
 
     def __init__(self, name: str, rule: Any, who: str) -> None:
-        self.torch: Any = import_extra("torch", extra="torch", where=f"{who}(device={name!r})")
+        self.torch: Any = import_extra("torch", extra="torch")
         fading = rule.fading
         stored = fading.window is not None or fading.mixture
         if rule.clock or stored or fading.level or fading.held:
@@ -75,9 +75,8 @@ class Device:
         # AssertionError if torch is built without the device
         except (RuntimeError, TypeError, AssertionError) as error:
             raise ParameterError(
-                "`device` must be None or a device with float64 that is available to "
-                f"torch, such as 'cpu' or 'cuda', got {name!r}. Pass None to learn on "
-                "the CPU.",
+                "`device` must be None or a device with float64 that is available to torch, such "
+                f"as 'cpu' or 'cuda', got {name!r}. Pass None to learn on the CPU.",
                 who,
             ) from error
 

@@ -44,15 +44,14 @@ def merge_learners(learner: Any, other: Any, layout: Layout) -> None:
             )
         learner._widen(layout.d)  # noqa: SLF001
     if chosen.stores_rows:
-        _merge_windows(learner, other, layout, who)
+        _merge_windows(learner, other, layout)
         return
     d = other.n_features_in_
     ridges = learner._penalty(layout.d), other._penalty(d)  # noqa: SLF001
     if isinstance(ridges[0], float) and ridges[0] == 0.0 and np.any(ridges[1]):
         raise MergeError(
-            "`ridge` of the second must be 0 as in the first, since its removal may "
-            f"leave weights undetermined, got {other.ridge!r}. Learn all parts with the "
-            "same ridge.",
+            "`ridge` of the second must be 0 as in the first, since its removal may leave weights "
+            f"undetermined, got {other.ridge!r}. Learn all parts with the same ridge.",
             who,
         )
     concurrent = layout.concurrent or chosen.clock is not None
@@ -79,14 +78,13 @@ def merge_learners(learner: Any, other: Any, layout: Layout) -> None:
     learner.state_ = state
 
 
-def _merge_windows(learner: Any, other: Any, layout: Layout, where: str) -> None:
+def _merge_windows(learner: Any, other: Any, layout: Layout) -> None:
     """Learn the rows of another learner's window; for windows of time, in order of time."""
     chosen = learner._rule()  # noqa: SLF001
     if layout.concurrent and chosen.clock is None:
         raise MergeError(
             f"`concurrent` must be False with {chosen}, which stores the last rows of "
-            "one stream, got True. Use a window of time, Window(span=...).",
-            where,
+            "one stream, got True. Use a window of time, Window(span=...)."
         )
     c, seen = int(learner.state_[Slot.OUTPUTS]), learner.rows_seen_
     X, Y, weights = _aligned(other.state_, layout, c)

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from onepass import native
+from onepass.errors import calling
 from onepass.forgetting import Bounded, Exponential
 from onepass.learners.compiled import row_format
 from onepass.learners.rls import _LARGEST, LeastSquares, RLSRegressor, _largest
@@ -52,12 +53,14 @@ class PackedRows:
         """
         if type(learner) is not RLSRegressor or learner.device:
             return None
-        rule: Any = learner._rule()  # noqa: SLF001
+        with calling(type(learner).__name__):
+            rule: Any = learner._rule()  # noqa: SLF001
         if type(rule) not in {Bounded, Exponential} or rule.factor is None:
             return None
         template = copy.copy(learner)
         template.n_outputs_, template.target_ndim_, template.rows_seen_ = c, ndim, 0
-        template._start(d, c)  # noqa: SLF001  checks the parameters
+        with calling(type(learner).__name__):
+            template._start(d, c)  # noqa: SLF001  checks the parameters
         return cls(template)
 
     def start(self, n: int) -> Floats:

@@ -114,7 +114,6 @@ class BaseSGD(Linear):
         if bad.any() or not all(np.isfinite(part).all() for part in state):
             raise NumericalError(
                 "the weights must stay finite while rows are learned",
-                type(self).__name__,
                 got="infinity or nan",
                 remedy="Lower `step_size`, or scale the features with op.features.Scale().",
                 row=int(bad.argmax()) if bad.any() else len(predictions) - 1,
@@ -135,19 +134,17 @@ class BaseSGD(Linear):
         ParameterError
             If a parameter is unknown, out of range, or incompatible with the others.
         """
-        who = type(self).__name__
         params = vars(self)
-        loss = from_parameters(self.losses, "loss", params, who)
-        rule = from_parameters(STEP_RULES, "step", params, who)
+        loss = from_parameters(self.losses, "loss", params)
+        rule = from_parameters(STEP_RULES, "step", params)
         if rule.closed_form and (self.loss != self.closed_form_loss or self.l2):
             raise ParameterError(
                 "`step` must be 'adaptive', 'normalised', 'constant' or 'decaying' "
                 f"with loss={self.loss!r} and l2={self.l2!r}, got {self.step!r}, which "
                 f"is only defined for the loss {self.closed_form_loss!r} without l2. "
-                f"Set loss={self.closed_form_loss!r}, or choose one of these steps.",
-                who,
+                f"Set loss={self.closed_form_loss!r}, or choose one of these steps."
             )
-        l2 = validation.in_range(self.l2, "l2", who, low=0.0, high=rule.max_l2)
+        l2 = validation.in_range(self.l2, "l2", low=0.0, high=rule.max_l2)
         return rule.slope(loss), rule, l2
 
 
@@ -414,7 +411,7 @@ class SGDRegressor(BaseSGD, Regressor):
 
     def _start(self, d: int, c: int) -> None:
         super()._start(d, c)
-        self.weights_ = initial_weights(self.initial_coef, d, c, type(self).__name__)
+        self.weights_ = initial_weights(self.initial_coef, d, c)
 
     def _gradient_descent(
         self, X: Floats, Y: Floats, slope: Slope, steps: Steps, statistics: Floats,
@@ -429,7 +426,7 @@ class SGDRegressor(BaseSGD, Regressor):
     def _initial_prediction(self, row: Floats) -> Any:
         several = np.ndim(self.initial_coef) == 2
         c = len(self.initial_coef) if several else 1
-        predictions = row @ initial_weights(self.initial_coef, len(row), c, type(self).__name__)
+        predictions = row @ initial_weights(self.initial_coef, len(row), c)
         return predictions if several else float(predictions[0])
 
 
@@ -543,7 +540,7 @@ class SGDClassifier(BaseSGD, Classifier):
         if self.initial_coef is not None:
             at = named_class_columns(self, "initial_coef")
             problems = 1 if len(at) == 2 else len(at)
-            given = initial_weights(self.initial_coef, d, problems, type(self).__name__)
+            given = initial_weights(self.initial_coef, d, problems)
             self.weights_[:, at] = given * HALVES if problems == 1 else given
 
     def _gradient_descent(

@@ -334,7 +334,7 @@ def retained_axes(lengths: Floats, n_components: float, total: float) -> int:
 _MIN_BLOCK = 128
 
 
-def checked_components(given: object, where: str) -> float:
+def checked_components(given: object) -> float:
     """Validate ``n_components``: an int is a number of axes, a float is a share of the variance.
 
     Raises
@@ -350,12 +350,11 @@ def checked_components(given: object, where: str) -> float:
         return int(given)
     raise ParameterError(
         "`n_components` must be a whole number >= 1, or a share of the variance in (0, "
-        f"1), got {given!r}. Construct the estimator with another `n_components`.",
-        where,
+        f"1), got {given!r}. Construct the estimator with another `n_components`."
     )
 
 
-def rows_between(block: object, k: float, d: int, where: str) -> int:
+def rows_between(block: object, k: float, d: int) -> int:
     """The number of rows between two truncations.
 
     Raises
@@ -364,7 +363,7 @@ def rows_between(block: object, k: float, d: int, where: str) -> int:
         If ``block`` is not an integer >= 1.
     """
     if block is not None:
-        return validation.whole(block, "block", where, low=1)
+        return validation.whole(block, "block", low=1)
     return max(_MIN_BLOCK, 2 * min(k, d) if isinstance(k, int) else 0)
 
 

@@ -256,7 +256,7 @@ class NoisySpan:
         return replace(self, span=self.span.with_outputs(at, c), moved=moved)
 
 
-def refuse_noise(noise: float, where: str) -> None:
+def refuse_noise(noise: float) -> None:
     """Raise if noise is not 0: with R > 0 the projector I − QQᵀ does not give least squares.
 
     Raises
@@ -266,8 +266,6 @@ def refuse_noise(noise: float, where: str) -> None:
     """
     if noise:
         raise ParameterError(
-            f"`noise` must be 0 with a memory of projected directions, got {noise:g}. "
-            "Use op.memory.Principal(m), which stores raw gradients and averages noisy "
-            "rows.",
-            where,
+            f"`noise` must be 0 with a memory of projected directions, got {noise:g}. Use "
+            "op.memory.Principal(m), which stores raw gradients and averages noisy rows."
         )

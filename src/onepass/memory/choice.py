@@ -12,15 +12,13 @@ from onepass.memory.protocols import Memory
 __all__ = ["specification"]
 
 
-def specification(memory: int | Memory | None, where: str) -> Memory:
+def specification(memory: int | Memory | None) -> Memory:
     """Return the specification of a ``memory`` parameter.
 
     Parameters
     ----------
     memory : int, None or a specification of op.memory
         An integer m selects ``Principal(m)``, None selects ``Basis()``.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -37,6 +35,5 @@ def specification(memory: int | Memory | None, where: str) -> Memory:
     raise ParameterError(
         "`memory` must be a whole number >= 1, None, or a specification such as "
         f"op.memory.Principal(10), got {memory!r}. Use None to retain all directions, "
-        "or op.memory.NoMemory() to retain none.",
-        where,
+        "or op.memory.NoMemory() to retain none."
     )

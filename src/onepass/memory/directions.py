@@ -30,6 +30,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from onepass import linalg, validation
+from onepass.errors import public
 from onepass.linalg.subspace import OrthonormalBasis, Split
 from onepass.linalg.update import FittedStep, Step, fit
 from onepass.memory.basis import Directions, refuse_noise
@@ -153,9 +154,10 @@ class Random:
     m: int = 100
     seed: int = 0
 
+    @public
     def __post_init__(self) -> None:
-        validation.whole(self.m, "m", "memory.Random", low=1)
-        validation.whole(self.seed, "seed", "memory.Random", low=0)
+        validation.whole(self.m, "m", low=1)
+        validation.whole(self.seed, "seed", low=0)
 
     def start(
         self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64
@@ -165,7 +167,7 @@ class Random:
         ``kind`` is a NumPy dtype, or a tensor of the desired precision and device.
         """
         del c
-        refuse_noise(noise, "memory.Random")
+        refuse_noise(noise)
         directions = Directions(OrthonormalBasis.start(p, kind, int(self.m) + 1))
         return RandomDirections(directions, int(self.m), int(self.seed), 0)
 
@@ -214,8 +216,9 @@ class LastDirections:
 
     m: int = 100
 
+    @public
     def __post_init__(self) -> None:
-        validation.whole(self.m, "m", "memory.LastDirections", low=1)
+        validation.whole(self.m, "m", low=1)
 
     def start(
         self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64
@@ -225,7 +228,7 @@ class LastDirections:
         ``kind`` is a NumPy dtype, or a tensor of the desired precision and device.
         """
         del c
-        refuse_noise(noise, "memory.LastDirections")
+        refuse_noise(noise)
         return LastDirectionsState(
             Directions(OrthonormalBasis.start(p, kind, 2 * int(self.m))), int(self.m)
         )

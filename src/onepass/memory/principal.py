@@ -53,7 +53,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, public
 from onepass.linalg.subspace import OrthonormalBasis, Split, Subspace, rank_one_step
 from onepass.linalg.update import FittedStep, Step, fit
 from onepass.memory.basis import refuse_noise
@@ -90,13 +90,13 @@ class Principal:
     m: int = 100
     of: Literal["raw", "projected"] = "raw"
 
+    @public
     def __post_init__(self) -> None:
-        validation.whole(self.m, "m", "memory.Principal", low=1)
+        validation.whole(self.m, "m", low=1)
         if self.of not in {"raw", "projected"}:
             raise ParameterError(
                 f"`of` must be 'raw' or 'projected', got {self.of!r}. Use 'raw' for "
-                "ORFit as in its extended paper.",
-                "memory.Principal",
+                "ORFit as in its extended paper."
             )
 
     def per_output(self, c: int, p: int) -> Principal | None:
@@ -118,7 +118,7 @@ class Principal:
             If there is noise with projected gradients: P would not be a covariance.
         """
         if self.of == "projected":
-            refuse_noise(noise, "memory.Principal(of='projected')")
+            refuse_noise(noise)
         return PrincipalState(Subspace.start(p, int(self.m), kind, batch=c), float(noise), self.of)
 
 

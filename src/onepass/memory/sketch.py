@@ -32,6 +32,7 @@ from typing import ClassVar
 import numpy as np
 
 from onepass import validation
+from onepass.errors import public
 from onepass.linalg.subspace import Subspace
 from onepass.memory.principal import PrincipalState
 from onepass.types import Kind
@@ -67,8 +68,9 @@ class Sketch:
 
     m: int = 100
 
+    @public
     def __post_init__(self) -> None:
-        validation.whole(self.m, "m", "memory.Sketch", low=1)
+        validation.whole(self.m, "m", low=1)
 
     def start(self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64) -> PrincipalState:
         """The initial state, for p weights per output.

@@ -153,9 +153,8 @@ class Triangle:
         """Add weights at the end under the prior ``ridge``, whose features were always zero."""
         if self.ridge is None:
             raise ParameterError(
-                "`ridge` must be a number if features are added later, got a matrix "
-                f"for {len(self.z)} of now {p} features. Pass a number, or all features "
-                "at once.",
+                "`ridge` must be a number if features are added later, got a matrix for "
+                f"{len(self.z)} of now {p} features. Pass a number, or all features at once.",
                 "SquareRoot",
             )
         d, new = len(self.R), np.arange(len(self.R), p)
@@ -184,21 +183,18 @@ def _root(ridge: ArrayLike) -> Any:
     except ValueError:  # rows of several lengths
         matrix = np.empty(0, dtype=object)
     if not matrix.ndim:
-        return np.sqrt(validation.in_range(ridge, "ridge", "SquareRoot", above=0.0))
+        return np.sqrt(validation.in_range(ridge, "ridge", above=0.0))
     square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
     good = square and matrix.dtype.kind in "iuf" and np.isfinite(matrix).all()
     if not good or not np.allclose(matrix, matrix.T):
         raise ParameterError(
             "`ridge` must be a number > 0 or a symmetric matrix, got an array of shape "
-            f"{matrix.shape}. Pass one row and column for each feature.",
-            "SquareRoot",
+            f"{matrix.shape}. Pass one row and column for each feature."
         )
     try:
         return np.linalg.cholesky(matrix).T
     except np.linalg.LinAlgError as error:
         raise ParameterError(
             "`ridge` must be positive definite, got an eigenvalue of "
-            f"{np.linalg.eigvalsh(matrix).min():g}. Add a small multiple of the "
-            "identity.",
-            "SquareRoot",
+            f"{np.linalg.eigvalsh(matrix).min():g}. Add a small multiple of the identity."
         ) from error

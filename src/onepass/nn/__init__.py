@@ -54,7 +54,7 @@ if not TYPE_CHECKING:  # otherwise every name would be valid for type checkers
             return import_module("onepass.nn.optim")
         if name not in _PUBLIC:
             raise AttributeError(f"module 'onepass.nn' has no attribute {name!r}")
-        import_extra("torch", extra="torch", where=f"op.nn.{name}")
+        import_extra("torch", extra="torch")
         if name == "load":
             for module in _PUBLIC.values():  # importing a submodule registers its learners
                 import_module(f"onepass.nn.{module}")

@@ -65,10 +65,8 @@ class Batch:
         Keyword arguments of ``forward``.
     n : int
         Number of rows.
-    where : str
-        The public call, for messages.
     given : int
-        Number of rows of that call, which may be more than n.
+        Number of rows of the public call, which may be more than n.
     columns : mapping of str to list of str
         Column names of each table, by its path in the input.
     """
@@ -76,7 +74,6 @@ class Batch:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     n: int
-    where: str = ""
     given: int = 0
     columns: Mapping[str, list[str]] = field(default_factory=dict)
 
@@ -188,7 +185,6 @@ def batch(
     x: RowsLike,
     dtype: torch.dtype,
     device: torch.device,
-    where: str,
     columns: Mapping[str, list[str]] | None = None,
 ) -> Batch:
     """Validate and convert the inputs of a module.
@@ -200,8 +196,6 @@ def batch(
         booleans are not converted (token ids, masks). Arrays are moved to ``device``.
     dtype : torch.dtype
     device : torch.device
-    where : str
-        The public call, for messages.
     columns : mapping of str to list of str, optional
         Column names of the tables that were learned, by path in the input.
 
@@ -222,18 +216,17 @@ def batch(
         except ValueError as error:
             raise ShapeError(
                 "`x` must have as many numbers in each row, got rows of several "
-                "lengths. Pass an array of shape (n, …), padded if necessary.",
-                where,
+                "lengths. Pass an array of shape (n, …), padded if necessary."
             ) from error
-    reader = _Reader(dtype, device, where, columns or {})
+    reader = _Reader(dtype, device, columns or {})
     tree = reader.read(x, "x")
-    n = _agreed(reader.found, where)
-    _refuse_nonfinite(reader.found, dtype, where)
+    n = _agreed(reader.found)
+    _refuse_nonfinite(reader.found, dtype)
     if isinstance(tree, dict):  # sorted: batches are joined tensor by tensor
         kwargs = {str(key): tree[key] for key in sorted(tree, key=str)}
-        return Batch((), kwargs, n, where, n, reader.columns)
+        return Batch((), kwargs, n, n, reader.columns)
     args = tuple(tree) if isinstance(tree, (tuple, list)) else (tree,)
-    return Batch(args, {}, n, where, n, reader.columns)
+    return Batch(args, {}, n, n, reader.columns)
 
 
 def _numeric(values: object) -> bool:
@@ -247,11 +240,10 @@ class _Reader:
     """Converts a tree and collects its tensors with their paths."""
 
     def __init__(
-        self, dtype: torch.dtype, device: torch.device, where: str, learned: Mapping[str, list[str]]
+        self, dtype: torch.dtype, device: torch.device, learned: Mapping[str, list[str]]
     ) -> None:
         self.dtype = dtype
         self.device = device
-        self.where = where
         self.learned_columns = learned
         self.columns: dict[str, list[str]] = {}
         self.found: list[tuple[str, Any]] = []
@@ -259,10 +251,8 @@ class _Reader:
     def read(self, x: Any, path: str) -> Any:
         if isinstance(x, torch.nn.utils.rnn.PackedSequence):
             raise TypeMismatchError(
-                f"`{path}` must be a tensor whose first axis counts rows, got a "
-                "PackedSequence. Pass padded rows and their lengths, and pack them in "
-                "`forward`.",
-                self.where,
+                f"`{path}` must be a tensor whose first axis counts rows, got a PackedSequence. "
+                "Pass padded rows and their lengths, and pack them in `forward`."
             )
         if isinstance(x, Mapping):
             return {key: self.read(each, f"{path}[{key!r}]") for key, each in x.items()}
@@ -287,16 +277,13 @@ class _Reader:
     def _placed(self, x: Tensor, path: str) -> Tensor:
         if x.layout != torch.strided or x.is_quantized or x.is_nested:
             raise TypeMismatchError(
-                f"`{path}` must be a dense tensor, got one that is sparse, nested or "
-                "quantized. Convert it with to_dense(), to_padded_tensor() or "
-                "dequantize().",
-                self.where,
+                f"`{path}` must be a dense tensor, got one that is sparse, nested or quantized. "
+                "Convert it with to_dense(), to_padded_tensor() or dequantize()."
             )
         if x.device != self.device:
             raise TypeMismatchError(
                 f"`{path}` must be on {self.device}, the device of the module, got a "
-                f"tensor on {x.device}. Move it with .to({str(self.device)!r}).",
-                self.where,
+                f"tensor on {x.device}. Move it with .to({str(self.device)!r})."
             )
         # tensors created in inference_mode cannot take part in autograd, but copies can
         return x.clone() if x.is_inference() else x.detach()
@@ -314,7 +301,7 @@ class _Reader:
 
     def _by_name(self, x: TableLike, path: str) -> Array:
         """Return the columns of a table or frame, in the learned order if they are named."""
-        values, names = matrix(x, self.where, names=self.learned_columns.get(path))
+        values, names = matrix(x, names=self.learned_columns.get(path))
         if names is not None:
             self.columns[path] = names
         plain = values if isinstance(x, Table) else np.asarray(x)
@@ -326,41 +313,35 @@ class _Reader:
     def _no_numbers(self, path: str, found: str) -> TypeMismatchError:
         return TypeMismatchError(
             f"`{path}` must contain numbers, got {found}. Pass tensors or arrays of "
-            "numbers, or tuples, lists or dicts of these.",
-            self.where,
+            "numbers, or tuples, lists or dicts of these."
         )
 
 
-def _agreed(found: list[tuple[str, Tensor]], where: str) -> int:
+def _agreed(found: list[tuple[str, Tensor]]) -> int:
     """Return the number of rows, which must be equal for all tensors."""
     if not found:
         raise ShapeError(
             "`x` must contain at least one tensor of shape (n, …), got none. Pass the "
-            "arguments of the module's forward.",
-            where,
+            "arguments of the module's forward."
         )
     for path, each in found:
         if each.ndim == 0:
             raise ShapeError(
-                f"`{path}` must have a first axis that counts rows, got a single "
-                "number. Pass an array of shape (n, …); for one row, X[0:1] instead of "
-                "X[0].",
-                where,
+                f"`{path}` must have a first axis that counts rows, got a single number. Pass an "
+                "array of shape (n, …); for one row, X[0:1] instead of X[0]."
             )
     n = int(found[0][1].shape[0])
     for path, each in found[1:]:
         if each.shape[0] != n:
             raise ShapeError(
-                f"all tensors must have the same number of rows, got {n} in "
-                f"`{found[0][0]}` and {each.shape[0]} in `{path}`. The first axis of "
-                "each tensor counts rows; register a tensor that all rows share as a "
-                "buffer of the module.",
-                where,
+                f"all tensors must have the same number of rows, got {n} in `{found[0][0]}` and "
+                f"{each.shape[0]} in `{path}`. The first axis of each tensor counts rows; register "
+                "a tensor that all rows share as a buffer of the module."
             )
     return n
 
 
-def _refuse_nonfinite(found: list[tuple[str, Tensor]], dtype: torch.dtype, where: str) -> None:
+def _refuse_nonfinite(found: list[tuple[str, Tensor]], dtype: torch.dtype) -> None:
     """Check that all values are finite; the error locates the first non-finite value."""
     plain = [torch.view_as_real(each) if each.is_complex() else each for _, each in found]
     floating = [each for each in plain if each.is_floating_point()]
@@ -382,7 +363,6 @@ def _refuse_nonfinite(found: list[tuple[str, Tensor]], dtype: torch.dtype, where
             word = "nan" if value != value else "infinity"  # noqa: PLR0124  only nan differs from itself
             raise NotFiniteError(
                 f"`{path}` must be finite in {dtype}",
-                where,
                 got=word,
                 remedy="Drop the row, or impute it before learning; numbers too large for the "
                 "dtype need scaling.",
@@ -391,7 +371,7 @@ def _refuse_nonfinite(found: list[tuple[str, Tensor]], dtype: torch.dtype, where
             )
 
 
-def numbers(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Tensor:
+def numbers(given: ArrayLike | Tensor, name: str, remedy: str) -> Tensor:
     """Convert real numbers to a detached tensor; tensors stay on their device.
 
     Parameters
@@ -399,8 +379,6 @@ def numbers(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Te
     given : Tensor, array, or list of numbers or of tensors of one shape
     name : str
         Name of the argument, for messages.
-    where : str
-        The public call, for messages.
     remedy : str
         Last sentence of the message for non-numeric values.
 
@@ -417,48 +395,42 @@ def numbers(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Te
         try:
             tensor = torch.stack([each.detach() for each in given])
         except RuntimeError as error:
-            raise _uneven(name, where) from error
+            raise _uneven(name) from error
     else:
-        tensor = torch.from_numpy(torch_compatible(_array(given, name, where, remedy)))
+        tensor = torch.from_numpy(torch_compatible(_array(given, name, remedy)))
     if tensor.is_meta:
         raise TypeMismatchError(
             f"`{name}` must contain numbers, got a tensor on the device 'meta', which "
-            "has no values. Create it on the module's device.",
-            where,
+            "has no values. Create it on the module's device."
         )
     if tensor.is_complex():
         raise TypeMismatchError(
             f"`{name}` must contain real numbers, got complex numbers. Pass real and "
-            "imaginary parts as two outputs.",
-            where,
+            "imaginary parts as two outputs."
         )
     return tensor.detach()
 
 
-def _array(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Array:
+def _array(given: ArrayLike | Tensor, name: str, remedy: str) -> Array:
     try:
         array = np.asarray(given)
     except ValueError as error:
-        raise _uneven(name, where) from error
+        raise _uneven(name) from error
     except (TypeError, RuntimeError) as error:  # objects that are not convertible
         raise TypeMismatchError(
-            f"`{name}` must contain numbers, got {type(given).__name__}: {error}. {remedy}", where
+            f"`{name}` must contain numbers, got {type(given).__name__}: {error}. {remedy}"
         ) from error
     if array.dtype.kind not in "biufc":
         objects = array.dtype.kind == "O" and not array.ndim
         found = type(given).__name__ if objects else f"{array.dtype}"
-        raise TypeMismatchError(
-            f"`{name}` must contain numbers, got {found}. {remedy}",
-            where,
-        )
+        raise TypeMismatchError(f"`{name}` must contain numbers, got {found}. {remedy}")
     return array
 
 
-def _uneven(name: str, where: str) -> ShapeError:
+def _uneven(name: str) -> ShapeError:
     return ShapeError(
         f"`{name}` must have as many numbers in each row, got rows of several lengths. "
-        "Pass an array of shape (n,) or (n, c).",
-        where,
+        "Pass an array of shape (n,) or (n, c)."
     )
 
 
@@ -478,7 +450,7 @@ def holds_indices(rows: Batch) -> bool:
 
 
 def check_table_indices(
-    module: nn.Module, rows: Batch, evaluate: Callable[[Batch], object], where: str
+    module: nn.Module, rows: Batch, evaluate: Callable[[Batch], object]
 ) -> None:
     """Check indices into embedding tables in a forward pass; synchronises with a device.
 
@@ -488,8 +460,6 @@ def check_table_indices(
     rows : Batch
     evaluate : callable
         Evaluates the module.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -501,13 +471,13 @@ def check_table_indices(
         part = rows[i : i + _AT_ONCE]
         with ExitStack() as hooks:
             for name, table in tables:
-                watch = _watch(name, i, part.n, where)
+                watch = _watch(name, i, part.n)
                 handle = table.register_forward_pre_hook(watch, prepend=True, with_kwargs=True)
                 hooks.callback(handle.remove)
             evaluate(part)
 
 
-def _watch(name: str, first: int, n: int, where: str) -> Callable[..., None]:
+def _watch(name: str, first: int, n: int) -> Callable[..., None]:
     """Return a forward pre-hook that checks the indices of n rows, numbered from ``first``."""
 
     def check(
@@ -525,7 +495,6 @@ def _watch(name: str, first: int, n: int, where: str) -> Callable[..., None]:
         raise ShapeError(
             f"indices into {type(table).__name__} {name!r} must be from 0 to "
             f"{table.num_embeddings - 1}",
-            where,
             got=int(places[tuple(at)]),
             remedy="Number categories from 0, use a table with a row for each category, and map "
             "unknown values to one reserved index.",
@@ -548,7 +517,7 @@ _UNFIT = (RuntimeError, ValueError, IndexError)  # raised by torch for dtypes, i
 _SHAPES = ("shape", "size", "dimension", "channel", "elements")
 
 
-def as_matrix(given: object, n: int, where: str) -> Tensor:
+def as_matrix(given: object, n: int) -> Tensor:
     """Convert the outputs of a module to shape (n, c); axes after the first are flattened.
 
     Parameters
@@ -558,8 +527,6 @@ def as_matrix(given: object, n: int, where: str) -> Tensor:
         of one tensor.
     n : int
         Number of input rows.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -568,13 +535,12 @@ def as_matrix(given: object, n: int, where: str) -> Tensor:
     ShapeError
         If the result does not have n rows, or has no outputs.
     """
-    tensor = chosen(given, where)
+    tensor = chosen(given)
     if not tensor.is_floating_point():
         raise TypeMismatchError(
             "the module's outputs must be real numbers with a derivative, got "
             f"{tensor.dtype}. Return scores instead of classes, and complex outputs as "
-            "two real outputs (torch.view_as_real).",
-            where,
+            "two real outputs (torch.view_as_real)."
         )
     if tensor.ndim == 0 and n == 1:
         return tensor.reshape(1, 1)
@@ -583,26 +549,22 @@ def as_matrix(given: object, n: int, where: str) -> Tensor:
             f"the module must return one row of outputs for each of {n} rows, got shape "
             f"{tuple(tensor.shape)}. The first axis counts rows; for one row, pass "
             "X[0:1] instead of X[0]. Preserve the first axis in forward: "
-            "batch_first=True, flatten(1), squeeze(-1), and no mean over rows.",
-            where,
+            "batch_first=True, flatten(1), squeeze(-1), and no mean over rows."
         )
     if 0 in tensor.shape[1:]:
         raise ShapeError(
             "the module must return at least one output per row, got shape "
-            f"{tuple(tensor.shape)}. Use a last layer with outputs.",
-            where,
+            f"{tuple(tensor.shape)}. Use a last layer with outputs."
         )
     return tensor.reshape(n, tensor.shape[1:].numel())
 
 
-def refuse_width(found: int, c: int, where: str) -> None:
+def refuse_width(found: int, c: int) -> None:
     """Check that the number of outputs per row is that of the first learned rows.
 
     Parameters
     ----------
     found, c : int
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -611,12 +573,11 @@ def refuse_width(found: int, c: int, where: str) -> None:
     if found != c:
         raise ShapeError(
             f"the module must return {c} output(s) per row, as when first learned, got "
-            f"{found}. {SHAPED}",
-            where,
+            f"{found}. {SHAPED}"
         )
 
 
-def chosen(given: object, where: str) -> Tensor:
+def chosen(given: object) -> Tensor:
     """Return the tensor in a module's result: the result, its ``logits``, or its only element.
 
     Raises
@@ -639,8 +600,7 @@ def chosen(given: object, where: str) -> Tensor:
     raise TypeMismatchError(
         "the module must return one tensor, or an object with `logits`, got "
         f"{type(given).__name__}{size}. Wrap the module in another whose forward "
-        "returns the tensor to train, such as module(x)[0].",
-        where,
+        "returns the tensor to train, such as module(x)[0]."
     )
 
 
@@ -663,7 +623,7 @@ def module_errors(batch: Batch, where: str, check: Callable[[], None]) -> Iterat
     except Exception as error:
         if holds_indices(batch) and isinstance(error, _UNFIT):
             _looked(check)
-        refused = _refused(error, batch, where)
+        refused = _refused(error, batch)
         if refused is not None:
             raise refused from error
         error.add_note(f"{where}: {_RAISED} {batch.description}.")
@@ -694,7 +654,7 @@ def first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0].rstrip(".")
 
 
-def _refused(error: Exception, batch: Batch, where: str) -> Exception | None:
+def _refused(error: Exception, batch: Batch) -> Exception | None:
     """Return the error for arguments, dtypes, indices or shapes that a module rejects, or None."""
     message, description = first_line(error), batch.description
     lowered = message.lower()
@@ -702,34 +662,26 @@ def _refused(error: Exception, batch: Batch, where: str) -> Exception | None:
         names = f", named {', '.join(map(repr, batch.kwargs))}" if batch.kwargs else ""
         return TypeMismatchError(
             "`x` must contain the arguments of the module's forward, got "
-            f"{len(batch.args) + len(batch.kwargs)}{names}, and forward raised: "
-            f"{message}. Pass positional arguments as a tuple or list, or keyword "
-            "arguments as a dict.",
-            where,
+            f"{len(batch.args) + len(batch.kwargs)}{names}, and forward raised: {message}. Pass "
+            "positional arguments as a tuple or list, or keyword arguments as a dict."
         )
     if not isinstance(error, _UNFIT):
         return None
     if "dtype" in lowered or "scalar type" in lowered:
         return TypeMismatchError(
-            f"the module must accept its inputs, got {description}, and it raised: "
-            f"{message}. Integers are not converted, since they may be indices: pass "
-            "real numbers as floats.",
-            where,
+            f"the module must accept its inputs, got {description}, and it raised: {message}. "
+            "Integers are not converted, since they may be indices: pass real numbers as floats."
         )
     if holds_indices(batch) and _PLACES.search(lowered):
         return ShapeError(
-            f"integers in `x` must be valid indices, got {description}, and the module "
-            f"raised: {message}. Number them from 0 to the size of the indexed table "
-            "minus one.",
-            where,
+            f"integers in `x` must be valid indices, got {description}, and the module raised: "
+            f"{message}. Number them from 0 to the size of the indexed table minus one."
         )
     if any(word in lowered for word in _SHAPES):
         single = any(each.ndim == 1 for each in batch.tensors)
         return ShapeError(
-            f"the module must accept its inputs, got {description}, and it raised: "
-            f"{message}. The first axis counts rows; for one row, pass X[0:1] instead "
-            "of X[0]; "
-            f"{'for one column, X[:, None]' if single else 'check the other axes'}.",
-            where,
+            f"the module must accept its inputs, got {description}, and it raised: {message}. The "
+            "first axis counts rows; for one row, pass X[0:1] instead of X[0]; "
+            f"{'for one column, X[:, None]' if single else 'check the other axes'}."
         )
     return None

@@ -100,7 +100,7 @@ def warn_training_mode(module: nn.Module, where: str, stacklevel: int = 2) -> No
     )
 
 
-def refuse_batch_statistics(module: nn.Module, where: str) -> None:
+def refuse_batch_statistics(module: nn.Module) -> None:
     """Check that batch normalisation has running statistics.
 
     Raises
@@ -112,14 +112,12 @@ def refuse_batch_statistics(module: nn.Module, where: str) -> None:
         if isinstance(each, NORMS) and (each.running_mean is None or each.running_var is None):
             raise ParameterError(
                 f"the output for a row must not depend on other rows, but {name!r} "
-                f"({type(each).__name__}) has no running statistics and uses those of "
-                "the batch. Use torch.nn.GroupNorm or torch.nn.LayerNorm, or "
-                "track_running_stats=True.",
-                where,
+                f"({type(each).__name__}) has no running statistics and uses those of the batch. "
+                "Use torch.nn.GroupNorm or torch.nn.LayerNorm, or track_running_stats=True."
             )
 
 
-def refuse_max_norm(module: nn.Module, where: str) -> None:
+def refuse_max_norm(module: nn.Module) -> None:
     """Check that no embedding rescales its weights in the forward pass.
 
     Raises
@@ -133,8 +131,7 @@ def refuse_max_norm(module: nn.Module, where: str) -> None:
                 f"a prediction must not change the module, but {name!r} "
                 f"({type(each).__name__}) has max_norm={each.max_norm:g} and rescales "
                 "its weights in each forward pass. Rescale them once and set max_norm "
-                "= None, or rescale the output of the embedding in forward.",
-                where,
+                "= None, or rescale the output of the embedding in forward."
             )
 
 
@@ -293,7 +290,7 @@ class Function:
         """Return outputs of shape (n, c) at these weights; may be traced by torch.func."""
         before = self._attributes() if self.keeps_state else {}
         try:
-            return as_matrix(self._given(weights, rows), rows.n, rows.where or self.where)
+            return as_matrix(self._given(weights, rows), rows.n)
         finally:
             self._restore(before)
 
@@ -324,9 +321,7 @@ class Function:
         ----------
         rows : Batch
         """
-        return module_errors(
-            rows, rows.where or self.where, lambda: self._check_table_indices(rows)
-        )
+        return module_errors(rows, self.where, lambda: self._check_table_indices(rows))
 
     def gradient_context(self, rows: Batch) -> ExitStack:
         """Context in which gradients are enabled, even if the caller disabled them.
@@ -356,8 +351,7 @@ class Function:
 
     def _check_table_indices(self, rows: Batch) -> None:
         with torch.no_grad():
-            where = rows.where or self.where
-            check_table_indices(self.module, rows, lambda part: self(self.weights(), part), where)
+            check_table_indices(self.module, rows, lambda part: self(self.weights(), part))
 
     def outputs_twice(self, rows: Batch) -> tuple[Tensor, Tensor]:
         """Return outputs of two calls; record whether the module writes buffers or stores values.
@@ -371,7 +365,7 @@ class Function:
         ParameterError
             If the module writes into its parameters, which are then restored.
         """
-        where = rows.where or self.where
+        where = self.where
         watched = _ParameterGuard(self._parameters, self.selection.names)
         before, buffers = self._attributes(), self._buffers()
         lengths = {key: _length(value) for key, (_, value) in before.items()}
@@ -380,7 +374,7 @@ class Function:
                 self.check_indices(rows)
             with watched, torch.no_grad(), self.module_errors(rows):
                 once, twice = (
-                    as_matrix(self._given(self.weights(), rows), rows.n, where) for _ in range(2)
+                    as_matrix(self._given(self.weights(), rows), rows.n) for _ in range(2)
                 )
             self.keeps_state = self.keeps_state or any(
                 key not in before or value is not before[key][1] or _length(value) != lengths[key]
@@ -393,10 +387,9 @@ class Function:
             written = watched.restore()
         if written:
             raise ParameterError(
-                "a prediction must not change the module, but its forward writes into "
-                f"the parameter {written[0]!r}. Compute a new tensor in forward, such "
-                "as torch.nn.functional.normalize(self.weight), instead of modifying "
-                "the parameter.",
+                "a prediction must not change the module, but its forward writes into the "
+                f"parameter {written[0]!r}. Compute a new tensor in forward, such as "
+                "torch.nn.functional.normalize(self.weight), instead of modifying the parameter.",
                 where,
             )
         return once, twice

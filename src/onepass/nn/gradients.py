@@ -46,7 +46,7 @@ GRADIENTS = ("logit", "outputs", "average")
 _AT_ONCE = 128  # gradients added to a memory together, with one SVD
 
 
-def check_gradients(gradients: object, where: str, *, classes: bool = True) -> None:
+def check_gradients(gradients: object, *, classes: bool = True) -> None:
     """Check the option ``gradients``.
 
     Raises
@@ -56,14 +56,12 @@ def check_gradients(gradients: object, where: str, *, classes: bool = True) -> N
     if gradients not in GRADIENTS:
         raise ParameterError(
             f"`gradients` must be one of {', '.join(GRADIENTS)}, got {gradients!r}. Use "
-            "'logit' for classes, 'outputs' for regression.",
-            where,
+            "'logit' for classes, 'outputs' for regression."
         )
     if gradients == "logit" and not classes:
         raise ParameterError(
             "`gradients` must be 'outputs' or 'average' for regression, got 'logit', "
-            "the output of a row's class. Use 'outputs', or a loss for classes.",
-            where,
+            "the output of a row's class. Use 'outputs', or a loss for classes."
         )
 
 
@@ -134,14 +132,13 @@ def finite_rows(network: Network, rows: Batch, slope: Callable[[Tensor, int], Te
     return indices
 
 
-def count_nonfinite(good: Sequence[Tensor], where: str) -> int:
+def count_nonfinite(good: Sequence[Tensor]) -> int:
     """Count the gradients of a task that are not finite; synchronises with an accelerator.
 
     Parameters
     ----------
     good : sequence of Tensors of shape (k,)
         Masks of finite gradients.
-    where : str
 
     Raises
     ------
@@ -154,15 +151,12 @@ def count_nonfinite(good: Sequence[Tensor], where: str) -> int:
         raise NumericalError(
             "the gradients of the task's rows must be finite, got nan or infinity in "
             f"all {count}. Nothing was stored, and the task was not ended: check the "
-            "rows, and weights that have grown too large.",
-            where,
+            "rows, and weights that have grown too large."
         )
     return count
 
 
-def start_memory(
-    specification: Any, p: int, like: Tensor, where: str, at_once: int = _AT_ONCE
-) -> Any:
+def start_memory(specification: Any, p: int, like: Tensor, at_once: int = _AT_ONCE) -> Any:
     """Create an empty memory for p weights, with the dtype and device of ``like``.
 
     Raises
@@ -173,10 +167,8 @@ def start_memory(
     memory = specification.start(p, min(at_once, _AT_ONCE, p), 0.0, like)
     if not hasattr(memory, "settled"):
         raise ParameterError(
-            f"`memory` must store directions, got {specification!r}. Use a number m, "
-            "None for all directions, or Principal, LastDirections or Random of "
-            "op.memory.",
-            where,
+            f"`memory` must store directions, got {specification!r}. Use a number m, None for all "
+            "directions, or Principal, LastDirections or Random of op.memory."
         )
     return memory
 

@@ -61,7 +61,7 @@ from numpy.typing import DTypeLike
 from torch import Tensor
 
 from onepass import linalg, validation
-from onepass.errors import NumericalError, ParameterError
+from onepass.errors import NumericalError, ParameterError, public
 from onepass.linalg.subspace import OrthonormalBasis
 from onepass.linalg.update import Step, row_by_row
 from onepass.memory.evidence import Evidence
@@ -490,8 +490,7 @@ class Filter(Learner):
 
     # -- helpers -----------------------------------------------------------------
 
-    def _variances(self, where: str) -> Any:
-        del where
+    def _variances(self) -> Any:
         belief = self._begin(self._outputs or 1) if self._posterior is None else self._posterior
         return belief.variances
 
@@ -574,6 +573,7 @@ class RandomWalkFilter(Filter):
 
     state_attributes: ClassVar[tuple[str, ...]] = (*Filter.state_attributes, "_dynamics.start")
 
+    @public
     def __init__(
         self,
         module: torch.nn.Module,
@@ -583,8 +583,8 @@ class RandomWalkFilter(Filter):
         decay: float,
         **options: Any,
     ) -> None:
-        where = f"op.nn.{type(self).__name__}"
-        self.prior = validation.in_range(prior, "prior", where, above=0.0)
+        where = type(self).__name__
+        self.prior = validation.in_range(prior, "prior", above=0.0)
         self._dynamics = Dynamics(decay, process_noise, where)
         self.process_noise, self.decay = self._dynamics.process_noise, self._dynamics.decay
         super().__init__(module, prior=self.prior, **options)
@@ -633,13 +633,12 @@ class Dynamics:
     """
 
     def __init__(self, decay: float, process_noise: float, where: str) -> None:
-        self.decay = validation.in_range(decay, "decay", where, low=0.0, high=1.0)
-        self.process_noise = validation.in_range(process_noise, "process_noise", where, low=0.0)
+        self.decay = validation.in_range(decay, "decay", low=0.0, high=1.0)
+        self.process_noise = validation.in_range(process_noise, "process_noise", low=0.0)
         if not self.decay:
             raise ParameterError(
-                "`decay` must be above 0, got 0, which discards everything learned "
-                "from a row before the next. Use 1 for constant weights, or a number "
-                "just below.",
+                "`decay` must be above 0, got 0, which discards everything learned from a row "
+                "before the next. Use 1 for constant weights, or a number just below.",
                 where,
             )
         self.start: Any = None  # w₀, if needed

@@ -46,6 +46,7 @@ from onepass.errors import (
     ShapeError,
     TaskWarning,
     WorseThanTrivialWarning,
+    public,
 )
 from onepass.estimators import available_if
 from onepass.linalg import calibration
@@ -153,6 +154,7 @@ class Learner(ABC):
     )
     """Unmet requirement of a merge, and the remedy, for the error."""
 
+    @public
     def __init__(
         self,
         module: torch.nn.Module,
@@ -163,11 +165,11 @@ class Learner(ABC):
         block_update: bool = False,
         chunk: int | None = None,
     ) -> None:
-        self._where = f"op.nn.{type(self).__name__}"
+        self._where = type(self).__name__
         self.module = module
         self.loss = loss
-        self.noise = validation.in_range(noise, "noise", self._where, low=0.0)
-        check(loss, self.noise if self.fits else 1.0, self._where)
+        self.noise = validation.in_range(noise, "noise", low=0.0)
+        check(loss, self.noise if self.fits else 1.0)
         self._objective = Objective(loss, self._where) if callable(loss) else None
         self._loss = "squared" if callable(loss) else str(loss)  # "one_hot" for other classes
         self._watch = Watch()
@@ -215,6 +217,7 @@ class Learner(ABC):
 
     # -- learning and prediction -------------------------------------------------------------------
 
+    @public
     def learn(
         self, x: RowsLike | DataLoader[Any] | Dataset[Any], y: ArrayLike | Tensor | None = None
     ) -> Self:
@@ -256,11 +259,12 @@ class Learner(ABC):
         TaskWarning
             Once, if classes appear after the first 100 rows and all layers learn.
         """
-        for rows, labels in pairs(x, y, self.network.device, f"{self._where}.learn"):
+        for rows, labels in pairs(x, y, self.network.device):
             for _ in self._steps(rows, labels, "learn"):
                 pass
         return self
 
+    @public
     def test_then_train(self, x: RowsLike, y: ArrayLike | Tensor) -> Tensor:
         """Return prequential predictions: each row is predicted before it is learned.
 
@@ -278,6 +282,7 @@ class Learner(ABC):
         outputs = list(self._steps(x, y, "test_then_train"))
         return self._predictions(torch.cat(outputs)) if outputs else self.predict(x)
 
+    @public
     def predict(self, x: RowsLike, *, return_std: bool = False) -> Any:
         """Predict numbers or classes, in the shape of the targets last learned.
 
@@ -306,18 +311,16 @@ class Learner(ABC):
         NumericalError
             If outputs of a classifier are nan. For regression, nan is returned unchanged.
         """
-        where = f"{self._where}.predict"
         if return_std:
             with self.network.lock:
-                outputs, std = self._deviations(x, self._variances(where), where)
+                outputs, std = self._deviations(x, self._variances())
             return self._predictions(outputs), self._predictions(std)
-        outputs = self.network.outputs(self.network.prepare(x, where))
+        outputs = self.network.outputs(self.network.prepare(x))
         if self._loss != "squared":
             bad = outputs.isnan().any(dim=1)
             if bool(bad.any()):  # synchronises with an accelerator
                 raise NumericalError(
                     "outputs must not be nan for classification",
-                    where=where,
                     got="nan",
                     remedy=(
                         "Check that row and the module's weights; `outputs` returns "
@@ -328,6 +331,7 @@ class Learner(ABC):
         return self._predictions(outputs)
 
     @available_if(lambda self: self.loss != "squared")
+    @public
     def predict_proba(self, x: RowsLike) -> Tensor:
         """Predict probabilities of the classes 0 … c − 1, of shape (n, c) in float64.
 
@@ -340,15 +344,17 @@ class Learner(ABC):
         x : Tensor, array, or tuple, list or dict of them
             n rows.
         """
-        outputs = self.network.outputs(self.network.prepare(x, f"{self._where}.predict_proba"))
+        outputs = self.network.outputs(self.network.prepare(x))
         if self.loss == "one_hot" and self.calibration_ is not None:
             outputs = outputs.double() * calibration.temperature(self.calibration_)
         return outputs.double().softmax(dim=1)
 
+    @public
     def outputs(self, x: RowsLike) -> Tensor:
         """Return the module's outputs (n, c), without a graph, in evaluation mode."""
-        return self.network.outputs(self.network.prepare(x, f"{self._where}.outputs"))
+        return self.network.outputs(self.network.prepare(x))
 
+    @public
     def merge(
         self, other: Learner, rows: tuple[RowsLike, ArrayLike | Tensor] | None = None
     ) -> Self:
@@ -361,10 +367,7 @@ class Learner(ABC):
         """
         del other, rows
         requirement, remedy = self._merge_requirement
-        raise MergeError(
-            f"{requirement}, got {type(self).__name__}. {remedy}",
-            f"{self._where}.merge",
-        )
+        raise MergeError(f"{requirement}, got {type(self).__name__}. {remedy}")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save arguments, weights, buffers and memory to one safetensors file.
@@ -398,6 +401,7 @@ class Learner(ABC):
         """Size of the memory in bytes, without the weights."""
         return 0
 
+    @public
     def drift(self, x: RowsLike, predictions: ArrayLike | Tensor) -> float:
         """Measure the change of predictions: √(Σ (outputs now − outputs then)²) over all rows.
 
@@ -416,20 +420,17 @@ class Learner(ABC):
         ShapeError, TypeMismatchError, NotFiniteError
             If ``predictions`` is not of the shape of the outputs, or not finite.
         """
-        where = f"{self._where}.drift"
-        current = self.network.outputs(self.network.prepare(x, where)).double()
+        current = self.network.outputs(self.network.prepare(x)).double()
         remedy = "Pass the result of `outputs` for these rows from just after they were learned."
-        earlier = numbers(predictions, "predictions", where, remedy).to(current.device).double()
+        earlier = numbers(predictions, "predictions", remedy).to(current.device).double()
         if earlier.ndim < 1 or earlier.numel() != current.numel() or len(earlier) != len(current):
             raise ShapeError(
                 f"`predictions` must contain {current.shape[1]} number(s) for each of "
-                f"{len(current)} rows, got shape {tuple(earlier.shape)}. {remedy}",
-                where,
+                f"{len(current)} rows, got shape {tuple(earlier.shape)}. {remedy}"
             )
         if not bool(earlier.isfinite().all()):
             raise NotFiniteError(
-                "`predictions` must be finite, got nan or infinity. Drop these rows.",
-                where,
+                "`predictions` must be finite, got nan or infinity. Drop these rows."
             )
         return float(torch.linalg.vector_norm(current - earlier.reshape(current.shape)))
 
@@ -490,30 +491,28 @@ class Learner(ABC):
 
     def _predictions(self, outputs: Tensor) -> Tensor:
         """Convert outputs (n, c) to predictions of the shape of the learned targets."""
-        refuse_width(outputs.shape[1], self._outputs or outputs.shape[1], f"{self._where}.predict")
+        refuse_width(outputs.shape[1], self._outputs or outputs.shape[1])
         return to_predictions(self._loss, outputs, self._shape)
 
-    def _variances(self, where: str) -> Any:
+    def _variances(self) -> Any:
         """Return a function from gradients G (p, n·c) to the variances (n·c,) of outputs."""
         raise ParameterError(
             f"`return_std` must be False, as {type(self).__name__} has no covariance of "
             "the weights, got True. Use op.nn.EKF, op.nn.NTKRLS or op.nn.LoFi, or "
-            "op.nn.ORFit with memory=None or op.memory.Principal(m).",
-            where,
+            "op.nn.ORFit with memory=None or op.memory.Principal(m)."
         )
 
     def _deviations(
-        self, x: RowsLike, variances: Callable[[Tensor], ArrayOrTensor], where: str
+        self, x: RowsLike, variances: Callable[[Tensor], ArrayOrTensor]
     ) -> tuple[Tensor, Tensor]:
         """Return the outputs (n, c) and their standard deviations (1)."""
         net = self.network
         if self._loss != "squared":
             raise ParameterError(
                 "`return_std` must be False for classes, got True with "
-                f"loss={self.loss!r}. A class has no standard deviation: use `outputs`.",
-                where,
+                f"loss={self.loss!r}. A class has no standard deviation: use `outputs`."
             )
-        rows = net.prepare(x, where)
+        rows = net.prepare(x)
         outputs = net.outputs(rows)
         n, c = outputs.shape
         width = max(_AT_ONCE // max(net.p * c, 1), 1)
@@ -556,15 +555,14 @@ class Learner(ABC):
         """Return whether weights (p,) are finite in the module's precision."""
         return linalg.rows_are_finite(w.to(self.network.dtype)[None])[0]
 
-    def _refuse_frozen(self, where: str) -> None:
+    def _refuse_frozen(self) -> None:
         """Check that the parameters that learn still require grad."""
         for name, each in zip(self.network.names, self.network.parameters, strict=True):
             if not each.requires_grad:
                 raise ParameterError(
                     f"the parameters that learn must require grad, but {name!r} was "
                     "frozen after the learner was created. Call requires_grad_(True) "
-                    "on it, or create a new learner, which does not train it.",
-                    where,
+                    "on it, or create a new learner, which does not train it."
                 )
 
     def _refuse_broken(self) -> None:
@@ -574,8 +572,7 @@ class Learner(ABC):
         if problem is not None:
             raise NumericalError(
                 f"the weights that learn must be finite, but {problem}. Restore earlier "
-                "weights, or initialise them again.",
-                self._where,
+                "weights, or initialise them again."
             )
 
     # -- steps -----------------------------------------------------------------------------------
@@ -584,14 +581,14 @@ class Learner(ABC):
         """Take the steps; yield the outputs (n, c) before each step."""
         where = f"{self._where}.{verb}"
         net = self.network
-        rows = prepare_rows(net, x, where)
-        self._refuse_frozen(where)
+        rows = prepare_rows(net, x)
+        self._refuse_frozen()
         n, call = len(rows), Call(net, rows, where)
         width = max(self._rows_a_step(n), 1)
         c, like = self._outputs_a_row(call), self._like.to(net.dtype)
         if self._objective is not None and n and not self.rows_seen_:
             self._loss = "one_hot" if c > 1 and is_whole(y) else "squared"
-        target = targets(y, n, c, self._loss, like, where)
+        target = targets(y, n, c, self._loss, like)
         if self._objective is not None and n and not self.rows_seen_:
             first_outputs = net.outputs(rows[:1])
             self._objective.check(first_outputs, target[:1], classes=self._loss != "squared")
@@ -606,28 +603,28 @@ class Learner(ABC):
                 self._shape = shape
                 net.columns = rows.columns if first else net.columns
             interrupt.raise_pending()
-            self._warn_if_full(4)
+            self._warn_if_full(5)
             classes = self._loss != "squared"
             found |= self._watch.findings(outputs, target[i : i + width], classes=classes)
             yield outputs
         noise = ", loss='one_hot' and noise > 0, such as noise=1.0" if self.fits else ""
         if "new" in found and self.learns == "all":
             warnings.warn(
-                f"{where}: classes appeared after the first {self._watch.ROWS} rows, and steps on "
-                "all layers change the features of earlier classes: if classes come one after the "
-                f"other, use learns='last'{noise}.",
+                f"{self._where}: classes appeared after the first {self._watch.ROWS} rows, and "
+                "steps on all layers change the features of earlier classes: if classes come one "
+                f"after the other, use learns='last'{noise}.",
                 TaskWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         if "worse" in found:
             trivial = "the most frequent class" if classes else "the mean of earlier targets"
             warnings.warn(
-                f"{where}: predictions must have smaller errors than {trivial}, got larger ones "
-                f"over the first {self.rows_seen_:,} rows. {self._advice}",
+                f"{self._where}: predictions must have smaller errors than {trivial}, got larger "
+                f"ones over the first {self.rows_seen_:,} rows. {self._advice}",
                 WorseThanTrivialWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        self._warn(before, where)
+        self._warn(before)
 
     def _outputs_a_row(self, call: Call) -> int:
         """Return the number of outputs per row: that of earlier calls, or of the first row."""
@@ -699,7 +696,7 @@ class Learner(ABC):
             self._full = True
             warnings.warn(f"{self._where}: {message}", MemoryFullWarning, stacklevel=stacklevel)
 
-    def _warn(self, before: int | Tensor, where: str) -> None:
+    def _warn(self, before: int | Tensor) -> None:
         """Warn of rows rejected in this call; the only synchronisation with an accelerator."""
         if self._refused is before:
             return
@@ -711,9 +708,9 @@ class Learner(ABC):
             grown = f"have grown too large (use {remedy} for smaller steps)"
             reason = grown if frozen is None else f"do not learn: {frozen}"
             warnings.warn(
-                f"{where}: the module's outputs, their gradients and the steps that fit them must "
-                f"be finite, got {count} row(s) {description}; these rows were not learned, all "
-                f"other rows were. Check their inputs, and weights that {reason}.",
+                f"{self._where}: the module's outputs, their gradients and the steps that fit them "
+                f"must be finite, got {count} row(s) {description}; these rows were not learned, "
+                f"all other rows were. Check their inputs, and weights that {reason}.",
                 RowsRefusedWarning,
-                stacklevel=4,
+                stacklevel=5,
             )

@@ -15,7 +15,7 @@ __all__ = ["pairs"]
 _ROWS = 256  # rows of a batch of a Dataset
 
 
-def pairs(x: Any, y: Any, device: torch.device, where: str) -> Iterator[tuple[Any, Any]]:
+def pairs(x: Any, y: Any, device: torch.device) -> Iterator[tuple[Any, Any]]:
     """Yield rows and targets: x and y, or without y the batches of a loader, on a device.
 
     Parameters
@@ -23,8 +23,6 @@ def pairs(x: Any, y: Any, device: torch.device, where: str) -> Iterator[tuple[An
     x : DataLoader or Dataset, or rows
     y : targets, or None
     device : torch.device
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -33,10 +31,8 @@ def pairs(x: Any, y: Any, device: torch.device, where: str) -> Iterator[tuple[An
     """
     if isinstance(x, (DataLoader, Dataset)) == (y is not None):
         raise TypeMismatchError(
-            "`y` must contain the targets of x, and be omitted for a DataLoader or "
-            f"Dataset, got {type(x).__name__} and {type(y).__name__}. Pass learn(x, y), "
-            "or learn(loader).",
-            where,
+            "`y` must contain the targets of x, and be omitted for a DataLoader or Dataset, got "
+            f"{type(x).__name__} and {type(y).__name__}. Pass learn(x, y), or learn(loader)."
         )
     if y is not None:
         yield x, y
@@ -46,10 +42,8 @@ def pairs(x: Any, y: Any, device: torch.device, where: str) -> Iterator[tuple[An
         if not isinstance(found, (tuple, list)) or len(found) != 2:
             size = f" of length {len(found)}" if hasattr(found, "__len__") else ""
             raise TypeMismatchError(
-                f"each batch must be a pair (x, y), got {type(found).__name__}{size} in "
-                f"batch {i}. Let the Dataset return (x, y), with several inputs as a "
-                "tuple or dict.",
-                where,
+                f"each batch must be a pair (x, y), got {type(found).__name__}{size} in batch {i}. "
+                "Let the Dataset return (x, y), with several inputs as a tuple or dict."
             )
         yield _moved(found[0], device), _moved(found[1], device)
 

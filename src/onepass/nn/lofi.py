@@ -40,7 +40,7 @@ import torch
 from torch import Tensor
 
 from onepass import linalg, validation
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, public
 from onepass.linalg.subspace import OrthonormalBasis
 from onepass.nn.kalman import FilterStep, RandomWalkFilter, refuse_overflow, triangle
 from onepass.nn.losses import Loss
@@ -250,6 +250,7 @@ class LoFi(RandomWalkFilter):
     True
     """
 
+    @public
     def __init__(
         self,
         module: torch.nn.Module,
@@ -264,13 +265,11 @@ class LoFi(RandomWalkFilter):
         block_update: bool = False,
         chunk: int | None = None,
     ) -> None:
-        where = f"op.nn.{type(self).__name__}"
-        self.memory = validation.whole(memory, "memory", where, low=1)
-        if not validation.in_range(noise, "noise", where, low=0.0):
+        self.memory = validation.whole(memory, "memory", low=1)
+        if not validation.in_range(noise, "noise", low=0.0):
             raise ParameterError(
                 "`noise` must be above 0, since a row without noise has infinite "
-                "precision, got 0. Use op.nn.EKF or op.nn.ORFit to fit rows exactly.",
-                where,
+                "precision, got 0. Use op.nn.EKF or op.nn.ORFit to fit rows exactly."
             )
         super().__init__(
             module,

@@ -206,15 +206,13 @@ def _limited(e: Tensor, B: Tensor, loss: Tensor) -> tuple[Tensor, Tensor]:
     return e / t[:, None], B + ((t - 1.0) / size.square())[:, None, None] * along
 
 
-def check(loss: Loss, noise: float, where: str) -> None:
+def check(loss: Loss, noise: float) -> None:
     """Check that a loss exists, and that noise > 0 if the loss requires noise.
 
     Parameters
     ----------
     loss : str or callable
     noise : float
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -223,19 +221,16 @@ def check(loss: Loss, noise: float, where: str) -> None:
     if not callable(loss) and loss not in LOSSES:
         raise ParameterError(
             f"`loss` must be one of {', '.join(LOSSES)} or a callable, got {loss!r}. "
-            "Use 'squared' for regression, 'one_hot' or 'cross_entropy' for classes.",
-            where,
+            "Use 'squared' for regression, 'one_hot' or 'cross_entropy' for classes."
         )
     if loss not in {"squared", "one_hot"} and not noise > 0.0:
         raise ParameterError(
-            f"`noise` must be above 0 with loss={loss!r}, got {noise:g}. No finite "
-            "outputs fit a class exactly: try noise=0.1, 1.0 and 10.0 on validation "
-            "rows, or use loss='one_hot'.",
-            where,
+            f"`noise` must be above 0 with loss={loss!r}, got {noise:g}. No finite outputs fit a "
+            "class exactly: try noise=0.1, 1.0 and 10.0 on validation rows, or use loss='one_hot'."
         )
 
 
-def targets(y: ArrayLike | Tensor, n: int, c: int, loss: str, like: Tensor, where: str) -> Tensor:
+def targets(y: ArrayLike | Tensor, n: int, c: int, loss: str, like: Tensor) -> Tensor:
     """Convert targets to a matrix (n, c) in float64 on the device of ``like``; classes to one-hot.
 
     Parameters
@@ -245,33 +240,28 @@ def targets(y: ArrayLike | Tensor, n: int, c: int, loss: str, like: Tensor, wher
         Number of rows, and of outputs of the module.
     loss : str
     like : Tensor
-    where : str
-        The public call, for messages.
 
     Raises
     ------
     ShapeError, TypeMismatchError, NotFiniteError, LabelError
         If y does not contain n targets of c numbers, or n classes below c.
     """
-    tensor = numbers(y, "y", where, "Number classes from 0.").to(like.device)
+    tensor = numbers(y, "y", "Number classes from 0.").to(like.device)
     if tensor.ndim < 1 or tensor.shape[0] != n:
         found = tensor.shape[0] if tensor.ndim else "a single number"
         raise ShapeError(
             f"`y` must contain one target for each of {n} rows, got {found}. Pass as "
-            "many targets as rows; for one row, y[0:1] instead of y[0].",
-            where,
+            "many targets as rows; for one row, y[0:1] instead of y[0]."
         )
     if loss != "squared":
-        return _indicators(tensor, n, c, where)
+        return _indicators(tensor, n, c)
     flat = tensor.reshape(n, tensor.shape[1:].numel()).double()
     if not n:
         return flat.new_zeros(0, c)
     if flat.shape[1] != c:
         raise ShapeError(
-            f"`y` must contain {c} number(s) per row, one for each output of the "
-            f"module, got {flat.shape[1]}. For classes use loss='one_hot' or "
-            "'cross_entropy'.",
-            where,
+            f"`y` must contain {c} number(s) per row, one for each output of the module, got "
+            f"{flat.shape[1]}. For classes use loss='one_hot' or 'cross_entropy'."
         )
     fine = flat.to(
         like.dtype
@@ -282,7 +272,6 @@ def targets(y: ArrayLike | Tensor, n: int, c: int, loss: str, like: Tensor, wher
         scale = f", or scale y: the number overflows {like.dtype}" if large else ""
         raise NotFiniteError(
             f"`y` must be finite in {like.dtype}",
-            where=where,
             got=tensor[row].tolist(),
             remedy=(
                 f"None of the {n} row(s) was learned: drop this row and pass the "
@@ -293,21 +282,19 @@ def targets(y: ArrayLike | Tensor, n: int, c: int, loss: str, like: Tensor, wher
     return flat
 
 
-def _indicators(tensor: Tensor, n: int, c: int, where: str) -> Tensor:
+def _indicators(tensor: Tensor, n: int, c: int) -> Tensor:
     if tensor.is_floating_point() or tensor.numel() != n:
         raise TypeMismatchError(
             f"`y` must contain one class per row, an integer from 0 to {c - 1}, got "
             f"{tensor.dtype} of shape {tuple(tensor.shape)}. Encode classes as "
-            "integers, or use loss='squared' for regression.",
-            where,
+            "integers, or use loss='squared' for regression."
         )
     classes = tensor.reshape(n).long()
     if n and not bool(((classes >= 0) & (classes < c)).all()):
         invalid = classes[(classes < 0) | (classes >= c)][0]
         raise LabelError(
             f"`y` must contain classes from 0 to {c - 1}, as the module has {c} "
-            f"outputs, got {int(invalid)}. Use a module with one output for each class.",
-            where,
+            f"outputs, got {int(invalid)}. Use a module with one output for each class."
         )
     return torch.nn.functional.one_hot(classes, c).double()
 
@@ -352,12 +339,12 @@ def to_predictions(loss: str, outputs: Tensor, shape: tuple[int, ...] | None = N
 
 def is_whole(y: ArrayLike | Tensor) -> bool:
     """Return whether targets are integers or booleans."""
-    tensor = numbers(y, "y", "op.nn", "Pass an array.")
+    tensor = numbers(y, "y", "Pass an array.")
     return not (tensor.is_floating_point() or tensor.is_complex())
 
 
 def shape_of(y: ArrayLike | Tensor) -> tuple[int, ...]:
     """Return the shape of one target of y (n, …)."""
     if isinstance(y, (list, tuple)):
-        y = numbers(y, "y", "op.nn", "Pass an array.")
+        y = numbers(y, "y", "Pass an array.")
     return tuple(getattr(y, "shape", None) or np.shape(y))[1:]

@@ -78,21 +78,19 @@ class MemoryPlacement(NamedTuple):
         # AssertionError if torch is built without the device
         except (RuntimeError, TypeError, AssertionError) as error:
             raise ParameterError(
-                "`memory_device` must be None or a device available to torch, such as "
-                f"'cpu' or 'cuda', got {device!r}. Pass None to use the device of the "
-                "module's weights.",
+                "`memory_device` must be None or a device available to torch, such as 'cpu' or "
+                f"'cuda', got {device!r}. Pass None to use the device of the module's weights.",
                 where,
             ) from error
         return cls(name, place, bool(by_layer))
 
-    def check_possible(self, specification: Any, noise: float, where: str) -> None:
+    def check_possible(self, specification: Any, noise: float) -> None:
         """Check that a memory supports this placement.
 
         Parameters
         ----------
         specification : specification of a memory
         noise : float
-        where : str
 
         Raises
         ------
@@ -105,15 +103,13 @@ class MemoryPlacement(NamedTuple):
             option = "by_layer=True" if self.by_layer else f"memory_dtype={self.dtype!r}"
             raise ParameterError(
                 f"`memory` must have a limit with {option} and noise > 0, got None with "
-                f"noise={noise:g}. Use op.memory.Principal(m), or noise=0.",
-                where,
+                f"noise={noise:g}. Use op.memory.Principal(m), or noise=0."
             )
         start_memory = specification.start(1, 1, noise, torch.empty(0))
         if not hasattr(start_memory, "split") and not hasattr(start_memory, "variances"):
             raise ParameterError(
                 f"`memory` must store directions, got {specification!r}. Use a number m "
-                "or None; with noise > 0 both are recursive least squares.",
-                where,
+                "or None; with noise > 0 both are recursive least squares."
             )
 
     def kind(self, like: Tensor) -> Tensor:

@@ -328,7 +328,7 @@ _WORSE = 1.01  # tolerance relative to the better of the two
 _LEAST = 1e-4  # relative to the targets: errors below count as zero
 
 
-def refuse_worse(first: Learner, second: Learner, w: Tensor, rows: object, where: str) -> None:
+def refuse_worse(first: Learner, second: Learner, w: Tensor, rows: object) -> None:
     """Check that merged weights are no worse on rows than the better of two learners.
 
     Parameters
@@ -338,8 +338,6 @@ def refuse_worse(first: Learner, second: Learner, w: Tensor, rows: object, where
         The merged weights.
     rows : tuple (x, y)
         Validation rows.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -351,19 +349,17 @@ def refuse_worse(first: Learner, second: Learner, w: Tensor, rows: object, where
     if not isinstance(rows, (tuple, list)) or len(rows) != 2:
         raise ParameterError(
             f"`rows` must be a pair (x, y), got {type(rows).__name__}. Pass rows of "
-            "both parts with their targets.",
-            where,
+            "both parts with their targets."
         )
     x, y = rows
-    prepared = first.network.prepare(x, where)
+    prepared = first.network.prepare(x)
     if not len(prepared):
         raise ParameterError(
-            "`rows` must contain at least one row, got none. Omit it to merge without validation.",
-            where,
+            "`rows` must contain at least one row, got none. Omit it to merge without validation."
         )
     outputs = [first.network.outputs(prepared), second.outputs(x)]
     loss = first._loss  # noqa: SLF001  of a class of this package
-    target = targets(y, len(prepared), outputs[0].shape[1], loss, outputs[0], where)
+    target = targets(y, len(prepared), outputs[0].shape[1], loss, outputs[0])
     before = first.network.weights()
     try:
         first.network.set_weights(w.to(before.dtype))
@@ -377,8 +373,7 @@ def refuse_worse(first: Learner, second: Learner, w: Tensor, rows: object, where
             "the merged network must be no worse on `rows` than its parts, got errors "
             f"of {merged:.3g}, with {mine:.3g} for the first and {theirs:.3g} for the "
             "second. Train the better of the two on the other's stream; or merge "
-            "earlier, or use a memory with a limit, a wider network, or noise > 0.",
-            where,
+            "earlier, or use a memory with a limit, a wider network, or noise > 0."
         )
 
 
@@ -417,12 +412,9 @@ def merge(first: Any, second: Any, rows: object = None) -> None:
     MergeWarning
         If the two parts fit together poorly; the merge is done.
     """
-    where = f"op.nn.{type(first).__name__}.merge"
+    where = f"{type(first).__name__}.merge"
     for difference in differences(first, second):
-        raise MergeError(
-            difference,
-            where,
-        )
+        raise MergeError(difference, where)
     if second.memory_ is None:
         return
     if not bool(second._weights.isfinite().all()):  # noqa: SLF001  private state of both learners
@@ -434,17 +426,17 @@ def merge(first: Any, second: Any, rows: object = None) -> None:
     before = {name: getattr(first, name) for name in first.state_attributes if "." not in name}
     weights = first.network.weights()
     try:
-        message = _join(first, second, rows, where)
+        message = _join(first, second, rows)
     except BaseException:
         first.network.set_weights(weights)
         for name, value in before.items():
             setattr(first, name, value)
         raise
     if message is not None:
-        warnings.warn(f"{where}: {message}", MergeWarning, stacklevel=3)
+        warnings.warn(f"{where}: {message}", MergeWarning, stacklevel=4)
 
 
-def _join(first: Any, second: Any, rows: object, where: str) -> str | None:
+def _join(first: Any, second: Any, rows: object) -> str | None:
     """Compute and check the merged weights, then update the first learner.
 
     Returns a warning about parts that fit together poorly, or None.
@@ -465,7 +457,7 @@ def _join(first: Any, second: Any, rows: object, where: str) -> str | None:
         found = merge_linear(before, w, theirs, evidence)
     else:
         found = merge_nonlinear((w, theirs), (mine, evidence), first.noise, first._start)  # noqa: SLF001
-    _check_merged(first, second, first._vector(found.w), rows, where)  # noqa: SLF001
+    _check_merged(first, second, first._vector(found.w), rows)  # noqa: SLF001
     moves, share = (0.0, 0.0), 0.0
     if mine is not None and rows is None and discarded(mine) + discarded(evidence):
         share = relative_change(found.w, (w, theirs), (mine, evidence))
@@ -485,16 +477,15 @@ def _join(first: Any, second: Any, rows: object, where: str) -> str | None:
     )
 
 
-def _check_merged(first: Learner, second: Learner, w: Tensor, rows: object, where: str) -> None:
+def _check_merged(first: Learner, second: Learner, w: Tensor, rows: object) -> None:
     """Check that merged weights are finite in the module's dtype and no worse on rows."""
     if not bool(first._is_finite(w)):  # noqa: SLF001
         raise NumericalError(
             f"the merged weights must be finite in {first.network.dtype}, got nan or "
-            "infinity. Merge modules of float32 or float64, or merge earlier.",
-            where,
+            "infinity. Merge modules of float32 or float64, or merge earlier."
         )
     if rows is not None:
-        refuse_worse(first, second, w, rows, where)
+        refuse_worse(first, second, w, rows)
 
 
 def _own_columns(memory: Any) -> Any:

@@ -115,10 +115,10 @@ class Network:
         last: str | None = None,
     ) -> None:
         if chunk is not None:
-            chunk = whole(chunk, "chunk", where, low=1)
-        self._selection = select(module, learns, where)
-        refuse_batch_statistics(module, where)
-        refuse_max_norm(module, where)
+            chunk = whole(chunk, "chunk", low=1)
+        self._selection = select(module, learns)
+        refuse_batch_statistics(module)
+        refuse_max_norm(module)
         self.module = module
         self.columns: Mapping[str, list[str]] = {}
         self.names = self._selection.names
@@ -175,7 +175,7 @@ class Network:
         ShapeError, TypeMismatchError
             If w is not a vector of p real numbers on the module's device.
         """
-        parts = split_vector(w, "w", self._selection, self._where)
+        parts = split_vector(w, "w", self._selection)
         with torch.no_grad():
             for each, part in zip(self._selection.parameters, parts, strict=True):
                 each.copy_(part)
@@ -193,14 +193,14 @@ class Network:
         ShapeError, TypeMismatchError
             If ``step`` is not a vector of p real numbers on the module's device.
         """
-        parts = split_vector(step, "step", self._selection, self._where)
+        parts = split_vector(step, "step", self._selection)
         with torch.no_grad():
             torch._foreach_add_(list(self._selection.parameters), parts)
 
     # -- rows -------------------------------------------------------------------------------------
 
     @synchronized
-    def prepare(self, x: RowsLike, where: str | None = None) -> Batch:
+    def prepare(self, x: RowsLike) -> Batch:
         """Validate and convert rows; every method accepts the result.
 
         Parameters
@@ -210,8 +210,6 @@ class Network:
             ``forward``, a dict keyword arguments. Real numbers are converted to the module's dtype;
             integers and booleans only if the module does not accept them. Named columns of tables
             are selected by name. Arrays are moved to the module's device.
-        where : str, optional
-            The public call, for messages.
 
         Returns
         -------
@@ -230,14 +228,13 @@ class Network:
         """
         if isinstance(x, Batch):
             return x
-        where = where or self._where
         self._function.read_module()
         dtype = self._function.input_dtype
         with torch.inference_mode(mode=False):  # tensors of inference mode have no derivative
-            rows = batch(x, dtype, self.device, where, self.columns)
+            rows = batch(x, dtype, self.device, self.columns)
         if not self._warned:
             self._warned = True
-            warn_training_mode(self.module, where, stacklevel=3)
+            warn_training_mode(self.module, self._where, stacklevel=3)
         return self._probe(rows, dtype)
 
     # -- the function -----------------------------------------------------------------------------
@@ -293,13 +290,10 @@ class Network:
             As for ``outputs``; or if ``out`` or ``c`` does not fit.
         """
         rows = self.prepare(x)
-        where = rows.where or self._where
         with torch.inference_mode(mode=False):
             return self._derivative.jacobian(
                 rows,
-                lambda height: jacobian_buffer(
-                    height, out, self._selection, where, c and rows.n * c
-                ),
+                lambda height: jacobian_buffer(height, out, self._selection, c and rows.n * c),
             )
 
     @synchronized

@@ -35,7 +35,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from onepass import linalg, validation
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, public
 from onepass.nn.kalman import Filter, FilterStep, PosteriorCovariance
 from onepass.nn.losses import Loss
 from onepass.nn.saving import register
@@ -103,6 +103,7 @@ class NTKRLS(Filter):
     3.0
     """
 
+    @public
     def __init__(
         self,
         module: Module,
@@ -114,14 +115,12 @@ class NTKRLS(Filter):
         block_update: bool = False,
         chunk: int | None = None,
     ) -> None:
-        where = f"op.nn.{type(self).__name__}"
-        self.ridge = validation.in_range(ridge, "ridge", where, above=0.0)
-        self.forgetting = validation.in_range(forgetting, "forgetting", where, low=0.0, high=1.0)
+        self.ridge = validation.in_range(ridge, "ridge", above=0.0)
+        self.forgetting = validation.in_range(forgetting, "forgetting", low=0.0, high=1.0)
         if loss not in {"squared", "one_hot"} and not self.forgetting:
             raise ParameterError(
                 f"`forgetting` must be above 0 with loss={loss!r}, got 0. No finite "
-                "outputs fit a class exactly: use forgetting=1.0, or loss='one_hot'.",
-                where,
+                "outputs fit a class exactly: use forgetting=1.0, or loss='one_hot'."
             )
         super().__init__(
             module,

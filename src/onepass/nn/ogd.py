@@ -39,7 +39,7 @@ import torch
 from torch import Tensor
 
 from onepass import linalg, validation
-from onepass.errors import TaskWarning
+from onepass.errors import TaskWarning, public
 from onepass.linalg.interrupt import Interrupt
 from onepass.memory.choice import specification
 from onepass.nn.batch import Batch, refuse_width
@@ -149,6 +149,7 @@ class OGD(Learner):
         "a smaller step_size",
     )
 
+    @public
     def __init__(
         self,
         module: torch.nn.Module,
@@ -165,27 +166,24 @@ class OGD(Learner):
         chunk: int | None = None,
     ) -> None:
         super().__init__(module, loss=loss, learns=learns, block_update=True, chunk=chunk)
-        where = self._where
         self.memory = memory
         if step_size is not None:
-            step_size = validation.in_range(step_size, "step_size", where, above=0.0)
+            step_size = validation.in_range(step_size, "step_size", above=0.0)
         self.step_size = step_size
-        self.steps = validation.whole(steps, "steps", where, low=1)
-        self.batch = validation.whole(batch, "batch", where, low=1)
+        self.steps = validation.whole(steps, "steps", low=1)
+        self.batch = validation.whole(batch, "batch", low=1)
         self.gradients = gradients
         self._gradients = gradients or (
             "logit" if loss in {"one_hot", "cross_entropy"} else "outputs"
         )
-        check_gradients(self._gradients, where, classes=loss != "squared")
-        self.per_task = (
-            None if per_task is None else validation.whole(per_task, "per_task", where, low=1)
-        )
-        self.seed = validation.whole(seed, "seed", where, low=0)
+        check_gradients(self._gradients, classes=loss != "squared")
+        self.per_task = None if per_task is None else validation.whole(per_task, "per_task", low=1)
+        self.seed = validation.whole(seed, "seed", low=0)
         self.tasks_ = 0
         self._curvature = 0.0  # the largest so far
-        self._specification = specification(memory, where)
+        self._specification = specification(memory)
         start_memory(
-            self._specification, 1, self._like, where
+            self._specification, 1, self._like
         )  # raises if the specification cannot be used
         self._memory: Any = None
         self._task_rows = 0  # rows of the task so far
@@ -193,6 +191,7 @@ class OGD(Learner):
 
     # -- tasks -----------------------------------------------------------------------------------
 
+    @public
     def after_task(self) -> Self:
         """End a task: add the gradients sampled from its rows to the memory.
 
@@ -214,7 +213,7 @@ class OGD(Learner):
                 "None. The memory is unchanged: gradients are added after each batch. Set "
                 "per_task, such as per_task=100, or do not call after_task().",
                 TaskWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         if self._drawn is None:
             return self
@@ -275,7 +274,7 @@ class OGD(Learner):
         """Take the steps (1); return the outputs before them, and whether all were finite."""
         first, fine = None, torch.ones((), dtype=torch.bool, device=y.device)
         for _ in range(self.steps):
-            outputs, g = self.network.gradient(rows, lambda f: self._slope(f, y, rows.where))
+            outputs, g = self.network.gradient(rows, lambda f: self._slope(f, y))
             first = outputs if first is None else first
             g = linalg.widened(g)
             rows_are_finite = linalg.rows_are_finite(g[None])[0]
@@ -310,10 +309,10 @@ class OGD(Learner):
             self._curvature = max(self._curvature or 0.0, float(found))
         return 1.0 / self._curvature if self._curvature else 0.0
 
-    def _slope(self, out: Tensor, y: Tensor, where: str = "") -> Tensor:
+    def _slope(self, out: Tensor, y: Tensor) -> Tensor:
         """Return the derivative of the mean loss with respect to the outputs (n, c)."""
         predicted = out.double()
-        refuse_width(out.shape[1], y.shape[1], where)
+        refuse_width(out.shape[1], y.shape[1])
         if self._objective is not None:
             found = self._objective.derivatives(out, y, classes=self._loss != "squared")
             return found[1] / len(y)
@@ -352,7 +351,7 @@ class OGD(Learner):
             at_once = self.per_task or self.batch
             at_once *= gradients_per_row(self._gradients, self._outputs or 1)
             p, like = self.network.p, self._like
-            self._memory = start_memory(self._specification, p, like, self._where, at_once)
+            self._memory = start_memory(self._specification, p, like, at_once)
         self._memory = insert_gradients(self._memory, self._weights, J)
 
     def _full_message(self) -> str | None:

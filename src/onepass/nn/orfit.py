@@ -50,7 +50,7 @@ import torch
 from torch import Tensor
 
 from onepass import linalg
-from onepass.errors import MergeError, ModuleError, NumericalError, ParameterError
+from onepass.errors import MergeError, ModuleError, NumericalError, ParameterError, public
 from onepass.linalg.interrupt import Interrupt
 from onepass.memory import Basis, NoMemory
 from onepass.memory.choice import specification
@@ -163,6 +163,7 @@ class ORFit(Learner):
         *("_start", "_started_at", "_linear", "_shared"),
     )
 
+    @public
     def __init__(
         self,
         module: torch.nn.Module,
@@ -189,13 +190,13 @@ class ORFit(Learner):
         self._started_at: str | None = None  # fingerprint of these weights
         self._linear: bool | None = None  # whether the module is linear in its weights
         self._shared: int | None = None  # number of outputs that share directions
-        self._specification = specification(memory, self._where)
+        self._specification = specification(memory)
         if self.noise and self._specification == Basis():
             self._specification = Covariance()  # of tensors; P₀ = I
         placement = MemoryPlacement.of(
             memory_dtype, memory_device, by_layer=by_layer, where=self._where
         )
-        placement.check_possible(self._specification, self.noise, self._where)
+        placement.check_possible(self._specification, self.noise)
         self._split = self._split_over(group, by_layer=bool(by_layer))
         self._stored = self._split.size if self._split else self.network.p  # weights, here
         self.memory_dtype, self.memory_device, self.by_layer = placement
@@ -216,11 +217,9 @@ class ORFit(Learner):
 
         if by_layer or hasattr(self._specification, "prior"):
             raise ParameterError(
-                "`memory` must have a limit, or noise must be 0, and `by_layer` must "
-                "be False for weights that are split over processes, got "
-                f"memory={self.memory!r}, noise={self.noise:g}, by_layer={by_layer}. "
-                "Use op.memory.Principal(m).",
-                self._where,
+                "`memory` must have a limit, or noise must be 0, and `by_layer` must be False for "
+                f"weights that are split over processes, got memory={self.memory!r}, "
+                f"noise={self.noise:g}, by_layer={by_layer}. Use op.memory.Principal(m)."
             )
         return ProcessSplit(self.network, group, self._where)
 
@@ -276,6 +275,7 @@ class ORFit(Learner):
             return replace(bound, why=merged)
         return bound
 
+    @public
     def merge(
         self, other: Learner, rows: tuple[RowsLike, ArrayLike | Tensor] | None = None
     ) -> Self:
@@ -313,8 +313,7 @@ class ORFit(Learner):
         if self._split or getattr(other, "_split", None):
             raise MergeError(
                 "the weights must not be split over processes, got a learner with "
-                "`group`. Save both, and merge them after op.nn.load in one process.",
-                f"{self._where}.merge",
+                "`group`. Save both, and merge them after op.nn.load in one process."
             )
         interrupt = Interrupt()
         net = self.network
@@ -369,8 +368,7 @@ class ORFit(Learner):
                 raise ModuleError(
                     "the module must return the outputs of its last layer, as for the "
                     "first rows, got other outputs. Name the parameters to train: "
-                    "learns=[...] instead of learns='last'.",
-                    self._where,
+                    "learns=[...] instead of learns='last'."
                 )
             self._shared = None
         return super()._derived(rows, c)
@@ -421,13 +419,13 @@ class ORFit(Learner):
         given = self._specification, self.network, self.noise, self._stored, c, self._like
         return self._placement.start_memory(*given)
 
-    def _variances(self, where: str) -> Any:
+    def _variances(self) -> Any:
         memory = self._start_memory(1) if self._memory is None else self._memory
         variance = None if self.merging == "refused" else variances(memory, self.noise)
         if variance is not None and self._split:
             return partial(self._split.within, variance)
         if variance is None or not self._shared or self._memory is None:
-            return variance or super()._variances(where)
+            return variance or super()._variances()
         c = self._shared
         return lambda G: variance(self._matrix(G).flatten(1)).reshape(c, -1).sum(0)
 
@@ -476,6 +474,7 @@ class OneStepSGD(ORFit):
 
     arguments: ClassVar[tuple[str, ...]] = Learner.arguments
 
+    @public
     def __init__(
         self,
         module: torch.nn.Module,

@@ -115,7 +115,7 @@ def _differs_by_rounding(
 
 
 def _outputs_of(module: torch.nn.Module, rows: Batch) -> Tensor:
-    return as_matrix(module(*rows.args, **rows.kwargs), rows.n, "")
+    return as_matrix(module(*rows.args, **rows.kwargs), rows.n)
 
 
 def _numbers(module: torch.nn.Module) -> list[torch.nn.Parameter]:
@@ -272,11 +272,10 @@ class Probe:
         once, twice = self._check_last_layer(rows) if self._last else function.outputs_twice(rows)
         if not all_close(once, twice):
             raise ParameterError(
-                "the module must be deterministic, but two calls with the same row "
-                "gave different outputs in evaluation mode. Disable random layers "
-                "(F.dropout(..., training=self.training)), and store no state between "
-                "calls.",
-                rows.where or function.where,
+                "the module must be deterministic, but two calls with the same row gave different "
+                "outputs in evaluation mode. Disable random layers (F.dropout(..., "
+                "training=self.training)), and store no state between calls.",
+                function.where,
             )
 
     def _check_rows_independent(self, rows: Batch) -> bool:
@@ -293,7 +292,7 @@ class Probe:
                 all_close(together[i : i + 1], alone)
                 or differs_by_rounding(function.module, rows, i, alone)
             ):
-                raise _dependent_rows_error(i, rows.n, rows.where or function.where)
+                raise _dependent_rows_error(i, rows.n)
         return bool((together != together[:1]).any())
 
     def _check_last_layer(self, rows: Batch) -> tuple[Tensor, Tensor]:
@@ -359,13 +358,11 @@ def _leaf(tensor: Tensor) -> Tensor:
     return tensor.detach().requires_grad_()
 
 
-def _dependent_rows_error(i: int, n: int, where: str) -> ParameterError:
+def _dependent_rows_error(i: int, n: int) -> ParameterError:
     return ParameterError(
-        "the output for a row must not depend on other rows, but the output for row "
-        f"{i} in a block of {n} rows differs from the output for the row alone. In "
-        "forward, compute with values of each row, such as x.sum(1), not of the whole "
-        "batch, such as x[0, 0], x.sum() or item(); use torch.nn.GroupNorm or "
-        "torch.nn.LayerNorm instead of batch statistics, and batch_first=True in "
-        "attention and recurrent layers.",
-        where,
+        f"the output for a row must not depend on other rows, but the output for row {i} in a "
+        f"block of {n} rows differs from the output for the row alone. In forward, compute with "
+        "values of each row, such as x.sum(1), not of the whole batch, such as x[0, 0], x.sum() or "
+        "item(); use torch.nn.GroupNorm or torch.nn.LayerNorm instead of batch statistics, and "
+        "batch_first=True in attention and recurrent layers."
     )

@@ -123,9 +123,8 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
     where = os.fspath(path)
     if _LEARNERS.get(type(learner).__name__) is not type(learner):
         raise CheckpointError(
-            "the object to save must be a learner of op.nn, got "
-            f"{type(learner).__name__}. Save custom classes with "
-            "torch.save(module.state_dict(), ...).",
+            f"the object to save must be a learner of op.nn, got {type(learner).__name__}. Save "
+            "custom classes with torch.save(module.state_dict(), ...).",
             where,
         )
     split = getattr(learner, "_split", None)

@@ -113,7 +113,7 @@ def layer_of(name: str) -> str:
     return owner[1:] if found else name.rpartition(".")[0]
 
 
-def select(module: torch.nn.Module, learns: str | Sequence[str], where: str) -> Selection:
+def select(module: torch.nn.Module, learns: str | Sequence[str]) -> Selection:
     """Select the parameters of a module that learn.
 
     Parameters
@@ -123,8 +123,6 @@ def select(module: torch.nn.Module, learns: str | Sequence[str], where: str) -> 
         ``"all"``: every parameter that requires grad. ``"last"``: those of the last layer that has
         any, including shared ones, in registration order. Otherwise names or patterns of parameters
         or layers (``"head.*"``, ``"*.bias"``).
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -137,29 +135,25 @@ def select(module: torch.nn.Module, learns: str | Sequence[str], where: str) -> 
     if not isinstance(module, torch.nn.Module):
         raise TypeMismatchError(
             f"`module` must be a torch.nn.Module, got {type(module).__name__}. Wrap a "
-            "function of tensors in a module's forward.",
-            where,
+            "function of tensors in a module's forward."
         )
     if isinstance(module, _CLOSED):
         raise TypeMismatchError(
-            f"`module` must be a plain torch.nn.Module, got a {type(module).__name__}, "
-            "whose weights cannot be replaced. Pass the module that it was created "
-            "from.",
-            where,
+            f"`module` must be a plain torch.nn.Module, got a {type(module).__name__}, whose "
+            "weights cannot be replaced. Pass the module that it was created from."
         )
     named = dict(module.named_parameters())
-    _refuse_unready(module, named, where)
+    _refuse_unready(module, named)
     free = {name: each for name, each in named.items() if each.requires_grad}
     if not free:
         reason = "none of its parameters does" if named else "it has no parameters"
         raise ParameterError(
             f"`module` must have a parameter that requires grad, but {reason}. Pass a "
-            "module with parameters, or call requires_grad_(True) on them.",
-            where,
+            "module with parameters, or call requires_grad_(True) on them."
         )
-    names = _chosen(module, free, named, learns, where)
+    names = _chosen(module, free, named, learns)
     chosen = Selection(names, tuple(free[name] for name in names))
-    _refuse_mixed(chosen, where)
+    _refuse_mixed(chosen)
     return chosen
 
 
@@ -168,7 +162,6 @@ def _chosen(
     free: Mapping[str, Tensor],
     named: Mapping[str, Tensor],
     learns: str | Sequence[str],
-    where: str,
 ) -> tuple[str, ...]:
     if isinstance(learns, str) and learns == "all":
         return tuple(free)
@@ -186,17 +179,16 @@ def _chosen(
     if not patterns or not all(isinstance(each, str) for each in patterns):
         raise ParameterError(
             "`learns` must be 'all', 'last', or names or patterns of parameters or "
-            f"layers, got {learns!r}. The parameters are {join_names(list(named), 20)}.",
-            where,
+            f"layers, got {learns!r}. The parameters are {join_names(list(named), 20)}."
         )
     found = set[str]()
     for pattern in patterns:
-        found |= _matched(pattern, aliases, free, where)
+        found |= _matched(pattern, aliases, free)
     return tuple(name for name in free if name in found)
 
 
 def _matched(
-    pattern: str, aliases: Sequence[tuple[str, str]], free: Mapping[str, Tensor], where: str
+    pattern: str, aliases: Sequence[tuple[str, str]], free: Mapping[str, Tensor]
 ) -> set[str]:
     """Return the first names of the trainable parameters that match a pattern."""
     matched = {name for alias, name in aliases if _means(pattern, alias)}
@@ -205,15 +197,13 @@ def _matched(
         hint = did_you_mean(pattern, [*names, *(layer_of(name) for name in names)])
         raise ParameterError(
             f"`learns` must name parameters or layers of the module, got {pattern!r}, "
-            f"which matches none.{hint} The parameters are {join_names(names, 20)}.",
-            where,
+            f"which matches none.{hint} The parameters are {join_names(names, 20)}."
         )
     if not matched & free.keys():
         raise ParameterError(
             f"`learns` must name parameters that require grad, got {pattern!r}, which "
             f"matches frozen {join_names(sorted(matched))}. Call requires_grad_(True) "
-            f"on it, or choose among {join_names(list(free), 20)}.",
-            where,
+            f"on it, or choose among {join_names(list(free), 20)}."
         )
     return matched & free.keys()
 
@@ -224,52 +214,45 @@ def _means(pattern: str, name: str) -> bool:
     return any(fnmatchcase(".".join(parts[:k]), pattern) for k in range(1, len(parts) + 1))
 
 
-def _refuse_unready(module: torch.nn.Module, named: Mapping[str, Tensor], where: str) -> None:
+def _refuse_unready(module: torch.nn.Module, named: Mapping[str, Tensor]) -> None:
     buffers = dict(module.named_buffers())
     for name, each in {**named, **buffers}.items():
         if torch.nn.parameter.is_lazy(each):
             raise ParameterError(
                 f"`module` must have initialised parameters, but {name!r} is lazy. Call "
-                "the module with a few rows first.",
-                where,
+                "the module with a few rows first."
             )
         if each.is_inference():
             raise ParameterError(
                 "`module` must be created outside of torch.inference_mode(), whose "
                 f"tensors cannot be trained, but {name!r} was not. Create the module, "
-                "or copy it by copy.deepcopy, outside of inference mode.",
-                where,
+                "or copy it by copy.deepcopy, outside of inference mode."
             )
     places = {str(each.device): name for name, each in {**buffers, **named}.items()}
     if len(places) > 1:
         found = ", ".join(f"{name!r} on {place}" for place, name in sorted(places.items()))
         raise ParameterError(
-            f"`module` must be on one device, got {found}. Move it with module.to(device).",
-            where,
+            f"`module` must be on one device, got {found}. Move it with module.to(device)."
         )
     if "meta" in places:
         raise ParameterError(
             "`module` must have values, but it is on the device 'meta', where tensors "
-            "have none. Use module.to_empty(device='cpu') and load weights.",
-            where,
+            "have none. Use module.to_empty(device='cpu') and load weights."
         )
 
 
-def _refuse_mixed(chosen: Selection, where: str) -> None:
+def _refuse_mixed(chosen: Selection) -> None:
     dtypes = {each.dtype: name for name, each in zip(chosen.names, chosen.parameters, strict=True)}
     listing = ", ".join(f"{name!r} of {dtype}" for dtype, name in dtypes.items())
     if len(dtypes) > 1:
         raise TypeMismatchError(
             f"the parameters that learn must have one dtype, got {listing}. Convert the "
-            "module, as with module.float(), or select some with `learns`.",
-            where,
+            "module, as with module.float(), or select some with `learns`."
         )
     if not all(dtype.is_floating_point for dtype in dtypes):
         raise TypeMismatchError(
-            f"the parameters that learn must be real, got {listing}. Store real and "
-            "imaginary part as a real parameter, and join them with "
-            "torch.view_as_complex.",
-            where,
+            f"the parameters that learn must be real, got {listing}. Store real and imaginary part "
+            "as a real parameter, and join them with torch.view_as_complex."
         )
     seen: dict[tuple[int, tuple[int, ...]], str] = {}
     for name, each in zip(chosen.names, chosen.parameters, strict=True):
@@ -278,16 +261,12 @@ def _refuse_mixed(chosen: Selection, where: str) -> None:
         twin = seen.setdefault((each.data_ptr(), tuple(each.shape)), name)
         if twin != name:
             raise ParameterError(
-                f"each parameter must have its own memory, but {name!r} and {twin!r} "
-                "share memory. Tie weights by using one torch.nn.Parameter in both "
-                "places.",
-                where,
+                f"each parameter must have its own memory, but {name!r} and {twin!r} share memory. "
+                "Tie weights by using one torch.nn.Parameter in both places."
             )
 
 
-def split_vector(
-    w: ArrayLike | Tensor, name: str, selection: Selection, where: str
-) -> list[Tensor]:
+def split_vector(w: ArrayLike | Tensor, name: str, selection: Selection) -> list[Tensor]:
     """Split a flat vector into views of the parameters' shapes.
 
     Parameters
@@ -296,7 +275,6 @@ def split_vector(
     name : str
         Name of the argument, for messages.
     selection : Selection
-    where : str
 
     Raises
     ------
@@ -309,21 +287,19 @@ def split_vector(
     if w.shape != (selection.p,):
         raise ShapeError(
             f"`{name}` must have shape ({selection.p},), one number for each weight "
-            f"that learns, got {tuple(w.shape)}. Flatten it in the order of `names`.",
-            where,
+            f"that learns, got {tuple(w.shape)}. Flatten it in the order of `names`."
         )
     if not w.is_floating_point() or w.device != device:
         raise TypeMismatchError(
             f"`{name}` must contain real numbers on {device}, got {w.dtype} on "
-            f"{w.device}. Convert it with .to(device, dtype).",
-            where,
+            f"{w.device}. Convert it with .to(device, dtype)."
         )
     cut = zip(w.detach().split(selection.sizes), selection.shapes, strict=True)
     return [piece.reshape(shape) for piece, shape in cut]
 
 
 def jacobian_buffer(
-    height: int, out: Tensor | None, selection: Selection, where: str, expected: int | None = None
+    height: int, out: Tensor | None, selection: Selection, expected: int | None = None
 ) -> Tensor:
     """Return a buffer for rows of J: a new one, or the first rows of ``out``.
 
@@ -333,7 +309,6 @@ def jacobian_buffer(
         Number of rows.
     out : Tensor or None
     selection : Selection
-    where : str
     expected : int, optional
         Required number of rows.
 
@@ -345,8 +320,7 @@ def jacobian_buffer(
     if expected and height != expected:
         raise ShapeError(
             "the module must return as many outputs per row as when first learned, got "
-            f"{height} instead of {expected}. {SHAPED}",
-            where,
+            f"{height} instead of {expected}. {SHAPED}"
         )
     first = selection.parameters[0]
     if out is None:
@@ -357,8 +331,7 @@ def jacobian_buffer(
         raise ShapeError(
             f"`out` must be contiguous memory of {first.dtype} on {first.device} for "
             f"{height} rows of {selection.p}, got {out.dtype} on {out.device} of shape "
-            f"{tuple(out.shape)}. Omit it to allocate J.",
-            where,
+            f"{tuple(out.shape)}. Omit it to allocate J."
         )
     return out[:height]
 

@@ -60,9 +60,8 @@ class ProcessSplit:
         self.group = getattr(network, "group", group)
         if self.sharded != (group is None) or not isinstance(self.group, ProcessGroup):
             raise ParameterError(
-                "`group` must be a process group that contains this process, and None "
-                f"for a module of fully_shard, got {group!r}. Pass "
-                "torch.distributed.group.WORLD.",
+                "`group` must be a process group that contains this process, and None for a module "
+                f"of fully_shard, got {group!r}. Pass torch.distributed.group.WORLD.",
                 where,
             )
         self.p, self._where = network.p, where
@@ -240,7 +239,7 @@ class ShardedNetwork(Network):
                     with self._fresh_gradients():
                         found = self._function({}, row)
                         width = found.shape[1]
-                        refuse_width(width, c or width, rows.where or self._where)
+                        refuse_width(width, c or width)
                         found[0, k].backward()
                         J.append(torch.cat([_gradient(each) for each in self.parameters]))
                     k += 1

@@ -38,15 +38,13 @@ class Call(NamedTuple):
     where: str
 
 
-def prepare_rows(network: Network, x: RowsLike, where: str) -> Batch:
+def prepare_rows(network: Network, x: RowsLike) -> Batch:
     """Convert the rows to learn by ``Network.prepare``.
 
     Parameters
     ----------
     network : Network
     x : rows
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -54,14 +52,13 @@ def prepare_rows(network: Network, x: RowsLike, where: str) -> Batch:
         If ``forward`` raises for the first rows.
     """
     try:
-        return network.prepare(x, where)
+        return network.prepare(x)
     except Exception as error:
         if raised_by_module(error):
             raise ModuleError(
                 "the module must evaluate each row, but on the first rows its forward "
                 f"raised {_describe(error)}. Nothing was learned: drop the failing row "
-                "and pass the other rows again, or fix the module.",
-                where,
+                "and pass the other rows again, or fix the module."
             ) from error
         raise
 
@@ -80,7 +77,7 @@ def check_all_rows(call: Call, c: int) -> None:
     ShapeError, ModuleError
         If the module rejects a row.
     """
-    network, rows, where = call
+    network, rows, _where = call
     _check_indices(call)
     bytes_ = sum(each.nbytes for each in rows.tensors) // rows.n
     width = max(1, min(_ROWS, _BYTES // max(bytes_, 1)))
@@ -95,7 +92,7 @@ def check_all_rows(call: Call, c: int) -> None:
             if found is not None:
                 _raise_module_error(call, found[1], i + found[0], 0)
         else:
-            refuse_width(c_part, c, where)
+            refuse_width(c_part, c)
 
 
 def locate_failure(call: Call, error: Exception, i: int, n: int) -> None:

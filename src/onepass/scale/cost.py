@@ -19,6 +19,7 @@ import math
 from typing import NamedTuple
 
 from onepass import validation
+from onepass.errors import calling
 
 __all__ = ["Cost", "Machine", "cost"]
 
@@ -65,6 +66,7 @@ class Cost(NamedTuple):
     """Elapsed time."""
 
 
+@calling("scale.cost")
 def cost(
     rows: float,
     p: float,
@@ -109,11 +111,11 @@ def cost(
     >>> 50 < small.seconds / large.seconds <= 64
     True
     """
-    where, t = "scale.cost", Machine() if machine is None else machine
-    rows = validation.in_range(rows, "rows", where, low=0.0)
-    p = validation.in_range(p, "p", where, low=1.0)
-    c = validation.whole(outputs, "outputs", where, low=1)
-    machines = validation.whole(machines, "machines", where, low=1)
+    _where, t = "scale.cost", Machine() if machine is None else machine
+    rows = validation.in_range(rows, "rows", low=0.0)
+    p = validation.in_range(p, "p", low=1.0)
+    c = validation.whole(outputs, "outputs", low=1)
+    machines = validation.whole(machines, "machines", low=1)
     levels = math.ceil(math.log2(machines))
     values = rows * (p + c)
     if m is None:
@@ -123,7 +125,7 @@ def cost(
         merge = t.merge * p**3 + t.message + t.byte * sent
         messages, seconds = float(machines - 1), learn + levels * merge
         return Cost(8.0 * values, flops, state, messages, messages * sent, seconds)
-    m = validation.whole(m, "m", where, low=1)
+    m = validation.whole(m, "m", low=1)
     flops = rows * (8.0 * p * m + 4.0 * p * c)  # two products and the rotation of the basis
     state = 8.0 * p * (1.5 * m + c) / machines  # with the new directions until the next rotation
     exchanged = 8.0 * (m + c * c)

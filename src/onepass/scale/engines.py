@@ -29,9 +29,7 @@ def _local(function: Call, items: Sequence[Any], workers: int | None) -> Generat
     left, ended = dict(enumerate(items)), Counter[int]()
     while left:
         try:
-            calls = run_parallel(
-                lambda pair: function(pair[1]), list(left.items()), workers or 1, where=_WHERE
-            )
+            calls = run_parallel(lambda pair: function(pair[1]), list(left.items()), workers or 1)
             for (i, item), _ in calls:
                 del left[i]
                 yield item
@@ -43,7 +41,7 @@ def _local(function: Call, items: Sequence[Any], workers: int | None) -> Generat
 
 def _ray(function: Call, items: Sequence[Any], workers: int | None) -> Generator[Any]:
     """Run as Ray tasks of one CPU each, in the cluster that ``ray.init`` finds, else a new one."""
-    ray: Any = import_extra("ray", extra="ray", where=f'{_WHERE}: engine="ray"')
+    ray: Any = import_extra("ray", extra="ray")
     with ExitStack() as stack:
         if not ray.is_initialized():
             ray.init(include_dashboard=False)
@@ -64,9 +62,8 @@ def _ray(function: Call, items: Sequence[Any], workers: int | None) -> Generator
                 yield running.pop(done)
         except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError) as error:
             raise ProcessError(
-                f"the process of shard {running[done]} must not end early, got: "
-                f"{error}. Check whether memory is short. The shards learned so far "
-                "remain in `workdir`.",
+                f"the process of shard {running[done]} must not end early, got: {error}. Check "
+                "whether memory is short. The shards learned so far remain in `workdir`.",
                 _WHERE,
             ) from error
         finally:
@@ -76,7 +73,7 @@ def _ray(function: Call, items: Sequence[Any], workers: int | None) -> Generator
 
 def _dask(function: Call, items: Sequence[Any], workers: int | None) -> Generator[Any]:
     """Run as tasks of the current Dask client, else of a new cluster on this machine."""
-    distributed: Any = import_extra("distributed", extra="dask", where=f'{_WHERE}: engine="dask"')
+    distributed: Any = import_extra("distributed", extra="dask")
     with ExitStack() as stack:
         try:
             client = distributed.get_client()
@@ -101,7 +98,7 @@ def _dask(function: Call, items: Sequence[Any], workers: int | None) -> Generato
 
 def _spark(function: Call, items: Sequence[Any], workers: int | None) -> Generator[Any]:
     """Run as a Spark job of one partition for each item; Spark returns when all have ended."""
-    sql: Any = import_extra("pyspark.sql", extra="spark", where=f'{_WHERE}: engine="spark"')
+    sql: Any = import_extra("pyspark.sql", extra="spark")
     session = sql.SparkSession.getActiveSession()
     with ExitStack() as stack:
         if session is None:
@@ -121,7 +118,7 @@ def _spark(function: Call, items: Sequence[Any], workers: int | None) -> Generat
 
 def _beam(function: Call, items: Sequence[Any], workers: int | None) -> Generator[Any]:
     """Run as a Beam pipeline with the runner of the program's arguments; return when it ended."""
-    beam: Any = import_extra("apache_beam", extra="beam", where=f'{_WHERE}: engine="beam"')
+    beam: Any = import_extra("apache_beam", extra="beam")
     options = {} if workers is None else {"direct_num_workers": workers}
     with beam.Pipeline(
         options=beam.options.pipeline_options.PipelineOptions(**options)

@@ -49,6 +49,7 @@ from onepass.errors import (
     NumericalError,
     ParameterError,
     TypeMismatchError,
+    calling,
     import_extra,
 )
 from onepass.features.pipeline import Pipeline
@@ -172,6 +173,7 @@ def combine(summaries: Iterable[bytes], **replacements: object) -> Any:
     return model
 
 
+@calling("federated.private")
 def private(
     model: Any,
     blocks: Iterable[tuple[Any, Any]],
@@ -235,59 +237,51 @@ def private(
     MissingExtraError
         If dp-accounting is not installed.
     """
-    where = "federated.private"
-    accounting = import_extra("dp_accounting", extra="privacy", where=where)
+    accounting = import_extra("dp_accounting", extra="privacy")
     sums = isinstance(model, LeastSquares) and not model._prior  # noqa: SLF001
     classifier = sums and is_classifier(model)
     if not (sums and model.forgetting == 1.0 and getattr(model, "classes", ()) is not None):
         raise ParameterError(
             "`model` must be an RLSRegressor, or an RLSClassifier with `classes`, "
             f"without forgetting or prior, got {model!r}. Transform the rows before, by "
-            "functions that do not depend on them.",
-            where,
+            "functions that do not depend on them."
         )
-    epsilon = validation.in_range(epsilon, "epsilon", where, above=0.0)
-    delta = validation.in_range(delta, "delta", where, above=0.0, high=0.5)
-    row_norm = validation.in_range(row_norm, "row_norm", where, above=0.0)
+    epsilon = validation.in_range(epsilon, "epsilon", above=0.0)
+    delta = validation.in_range(delta, "delta", above=0.0, high=0.5)
+    row_norm = validation.in_range(row_norm, "row_norm", above=0.0)
     if classifier and target_norm is not None:
         raise ParameterError(
             "`target_norm` must be omitted for a classifier, whose targets have length "
-            f"1, got {target_norm!r}. Omit it.",
-            where,
+            f"1, got {target_norm!r}. Omit it."
         )
     reach = 1.0
     if not classifier:
-        reach = validation.in_range(target_norm, "target_norm", where, above=0.0)
+        reach = validation.in_range(target_norm, "target_norm", above=0.0)
     if seed is not None:
-        seed = validation.whole(seed, "seed", where, low=0)
-    fresh, names = clone(model), validation.class_names(getattr(model, "classes", None), where)
+        seed = validation.whole(seed, "seed", low=0)
+    fresh, names = clone(model), validation.class_names(getattr(model, "classes", None))
     gram = cross = squares = np.zeros(())
     for block in blocks:
         if not (isinstance(block, (tuple, list)) and len(block) == 2):
             raise TypeMismatchError(
                 f"each block must be a pair (X, y), got {type(block).__name__}. Pass "
-                "[(X, y)], or ((rows.X, rows.y) for rows in stream).",
-                where,
+                "[(X, y)], or ((rows.X, rows.y) for rows in stream)."
             )
         X, y = block
-        rows, columns = validation.matrix(X, where, **fresh._shape())  # noqa: SLF001
+        rows, columns = validation.matrix(X, **fresh._shape())  # noqa: SLF001
         fresh._set_features(rows.shape[1], columns)  # noqa: SLF001
-        targets, _ = fresh._receive_targets(y, len(rows), None, where)  # noqa: SLF001
+        targets, _ = fresh._receive_targets(y, len(rows), None)  # noqa: SLF001
         if classifier and len(fresh.classes_) > len(names):
             raise LabelError(
                 "`y` must contain only the labels in `classes`, got others. Pass all "
-                "labels that can occur, at every site the same.",
-                where,
+                "labels that can occur, at every site the same."
             )
         U = np.hstack((np.ones((len(rows), 1)), _clipped(rows, row_norm)))
         Y = _clipped(targets, reach)
         gram, cross = gram + U.T @ U, cross + U.T @ Y
         squares = squares + np.einsum("ij,ij->j", Y, Y)
     if not hasattr(fresh, "rows_seen_"):
-        raise ParameterError(
-            "`blocks` must contain at least one row, got none.",
-            where,
-        )
+        raise ParameterError("`blocks` must contain at least one row, got none.")
     with np.errstate(divide="ignore"):  # of logarithms of tails
         sigma = _SENSITIVITY * accounting.get_sigma_gaussian(epsilon, delta)
     rng = np.random.default_rng(seed)
@@ -295,7 +289,7 @@ def private(
     gram = gram + noise + np.triu(noise, 1).T
     cross = cross + rng.normal(0.0, sigma, cross.shape)
     squares = squares + rng.normal(0.0, sigma, squares.shape)
-    U, Y, weight = _rows_of(gram, cross, squares, where)
+    U, Y, weight = _rows_of(gram, cross, squares)
     ones = np.full(len(U), weight)
     fresh._learn(U * row_norm, Y * reach, ones, None)  # noqa: SLF001
     fresh.rows_seen_ = max(1, round(weight * len(U)))
@@ -310,9 +304,7 @@ def _clipped(rows: Floats, bound: float) -> Floats:
     return clipped
 
 
-def _rows_of(
-    gram: Floats, cross: Floats, squares: Floats, where: str
-) -> tuple[Floats, Floats, float]:
+def _rows_of(gram: Floats, cross: Floats, squares: Floats) -> tuple[Floats, Floats, float]:
     """Rows of equal weight with these sums (1): their features, targets and weight."""
     values, vectors = np.linalg.eigh(gram)
     roots = np.sqrt(np.maximum(values, 0.0))
@@ -325,8 +317,7 @@ def _rows_of(
     if gram[0, 0] <= 0.0 or length == 0.0:
         raise NumericalError(
             f"the number of rows must exceed its noise, got {gram[0, 0]:.3g} as their "
-            "sum. Use more rows or a larger epsilon.",
-            where,
+            "sum. Use more rows or a larger epsilon."
         )
     turn = U[:, 0] / length - 1.0 / math.sqrt(k)  # reflect the column of ones to equal entries
     turn /= np.linalg.norm(turn) or 1.0

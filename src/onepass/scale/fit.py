@@ -28,6 +28,7 @@ from onepass.errors import (
     RowsRefusedWarning,
     SourceError,
     TypeMismatchError,
+    calling,
 )
 from onepass.scale.engines import ENGINES
 from onepass.scale.shards import SUMMARIES, Shard, Summary, Task, learn
@@ -90,6 +91,7 @@ class FitReport:
     skipped: dict[str, str] = field(default_factory=dict)
 
 
+@calling("op.scale.fit")
 def fit(
     model: Any,
     shards: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
@@ -185,7 +187,7 @@ def fit(
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="onepass-")))
         else:
             folder = Path(os.path.abspath(workdir))  # noqa: PTH100  of another process too
-            with write_errors(folder, _WHERE):
+            with write_errors(folder):
                 folder.mkdir(parents=True, exist_ok=True)
                 for old in folder.glob(SUMMARIES) if restart else ():
                     old.unlink()
@@ -290,7 +292,7 @@ class _Run:
                 f"{_WHERE}: {len(skipped)} of {len(self._shards)} shards were left out: "
                 f"{'; '.join(f'{name}: {error}' for name, error in skipped.items())}",
                 RowsRefusedWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         return FitReport(
             model, merging, self._rows, self._bad_rows, self._done - len(skipped), reused, skipped
@@ -323,10 +325,7 @@ def _check(
     }  # fmt: skip
     for name, (value, valid, expected) in ranges.items():
         if not valid:
-            raise ParameterError(
-                f"`{name}` must be {expected}, got {value!r}.",
-                _WHERE,
-            )
+            raise ParameterError(f"`{name}` must be {expected}, got {value!r}.", _WHERE)
     if extra := {"start", "leave_unterminated"} & set(options):
         raise ParameterError(
             f"{min(extra)!r} must be omitted, as shards are learned as a whole, got a "
@@ -346,10 +345,7 @@ def _check(
             clone(model).merge(clone(model))
         except MergeError as refused:
             reason = str(refused.at(where=""))
-        raise MergeError(
-            f"the models of shards must be mergeable: {reason}",
-            _WHERE,
-        )
+        raise MergeError(f"the models of shards must be mergeable: {reason}", _WHERE)
 
 
 def _shards(source: Any, options: dict[str, Any]) -> list[Shard]:
@@ -426,6 +422,5 @@ def _first(
             if not skip:
                 raise error from unreadable
     raise error or SourceError(
-        f"at least one shard must have rows, got none of {len(shards)}. Check the files.",
-        _WHERE,
+        f"at least one shard must have rows, got none of {len(shards)}. Check the files.", _WHERE
     )

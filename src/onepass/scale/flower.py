@@ -12,7 +12,7 @@ from typing import Any
 from onepass.errors import MergeError, ProcessError, import_extra
 from onepass.scale import federated
 
-import_extra("flwr", extra="flower", where="onepass.scale.flower")
+import_extra("flwr", extra="flower")
 
 from flwr.app import (  # noqa: E402  after the error that names the extra
     ArrayRecord,
@@ -111,19 +111,15 @@ class ExactMerge(Strategy):  # type: ignore[misc]
         failed = [reply.error.reason for reply in replies if reply.has_error()]
         if failed or len(replies) < self.sites:
             raise ProcessError(
-                f"each of {self.sites} sites must send a summary, got {len(replies)} "
-                f"replies, {len(failed)} of them "
-                f"errors{': ' + failed[0] if failed else ''}. Correct the sites and run "
-                "the round again.",
+                f"each of {self.sites} sites must send a summary, got {len(replies)} replies, "
+                f"{len(failed)} of them errors{': ' + failed[0] if failed else ''}. Correct the "
+                "sites and run the round again.",
                 "ExactMerge",
             )
         sent = sorted((reply.content["summary"] for reply in replies), key=lambda r: r["site"])
         names = [record["site"] for record in sent]
         if len(set(names)) < len(names):
-            raise MergeError(
-                f"the names of sites must be unique, got {names}.",
-                "ExactMerge",
-            )
+            raise MergeError(f"the names of sites must be unique, got {names}.", "ExactMerge")
         self.model_ = federated.combine(record["summary"] for record in sent)
         return None, MetricRecord({"rows": int(self.model_.rows_seen_)})
 

@@ -464,9 +464,8 @@ def digest_offset(start: bytes | bytearray, where: str) -> int:
     size = int.from_bytes(start[:8], "little")
     if size > _LARGEST_HEADER:
         raise CheckpointError(
-            f"all text and scalars together must take at most {_LARGEST_HEADER:,} "
-            f"bytes, got {size:,}. Limit the number of categories, or store numbers in "
-            "arrays.",
+            f"all text and scalars together must take at most {_LARGEST_HEADER:,} bytes, got "
+            f"{size:,}. Limit the number of categories, or store numbers in arrays.",
             where,
         )
     return start.index(_DIGEST_KEY) + len(_DIGEST_KEY)
@@ -639,8 +638,7 @@ def read(path: str | os.PathLike[str], *, kind: str | None = None) -> Any:
     found = contents(path)
     if kind is not None and found.kind != kind:
         raise CheckpointError(
-            f"must contain a {kind}, got a {found.kind}. Choose another file.",
-            os.fspath(path),
+            f"must contain a {kind}, got a {found.kind}. Choose another file.", os.fspath(path)
         )
     return found.tree
 
@@ -658,8 +656,7 @@ def contents(path: str | os.PathLike[str]) -> Contents:
         data = _bytes(Path(path), where)
     except OSError as error:
         raise CheckpointError(
-            f"must be a file that can be read, got: {error.strerror}. Check the path.",
-            where,
+            f"must be a file that can be read, got: {error.strerror}. Check the path.", where
         ) from error
     return loads(data, where)
 

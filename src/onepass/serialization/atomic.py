@@ -92,15 +92,13 @@ def file_identity(path: str | os.PathLike[str]) -> tuple[int, int] | None:
 
 
 @contextmanager
-def write_errors(path: str | os.PathLike[str], where: str) -> Iterator[None]:
+def write_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Convert an OSError in the block to a SourceError that names the public call.
 
     Parameters
     ----------
     path : path-like
         The file that the block writes.
-    where : str
-        The public call, for the message.
 
     Raises
     ------
@@ -115,8 +113,7 @@ def write_errors(path: str | os.PathLike[str], where: str) -> Iterator[None]:
         raise SourceError(
             f"{os.fspath(path)} must be a file that can be written, got: "
             f"{error.strerror or error}. Check the folder, its permissions and the free "
-            "disk space.",
-            where,
+            "disk space."
         ) from error
 
 

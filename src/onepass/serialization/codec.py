@@ -344,10 +344,7 @@ class Encoder:
                 try:
                     state = encode(value)
                 except ValueError as error:
-                    raise CheckpointError(
-                        f"`{'.'.join(path)}` {error}",
-                        self.where,
-                    ) from error
+                    raise CheckpointError(f"`{'.'.join(path)}` {error}", self.where) from error
                 if type(state) is not dict:
                     return state
                 return {MARK: tag, **self.encode(state, owner, path, finite=finite)}
@@ -406,10 +403,7 @@ class Decoder:
                 self.where, f"{_place(path)} has inconsistent attributes for {entry.cls.__name__}"
             )
         if unlike := getattr(thing, "_unlike", ""):
-            raise CheckpointError(
-                f"{_place(path)}: {unlike}",
-                self.where,
-            )
+            raise CheckpointError(f"{_place(path)}: {unlike}", self.where)
         return thing
 
     def constructed(self, parts: dict[str, Any], entry: Entry, path: _Path, *, finite: bool) -> Any:

@@ -160,8 +160,7 @@ def from_contents(file: archive.Contents, where: str, replacements: Mapping[str,
         )
     if file.kind != LEARNER:
         raise CheckpointError(
-            f"must contain a {LEARNER}, got a {file.kind}. Choose another file.",
-            where,
+            f"must contain a {LEARNER}, got a {file.kind}. Choose another file.", where
         )
     learner = from_state(file.tree, where, replacements)
     if not _is_model(learner):

@@ -168,7 +168,7 @@ class _Connection:
         context: ssl.SSLContext | None = None,
     ) -> None:
         name = type(self).__name__
-        httpx = import_extra("httpx", extra="serve", where=name)
+        httpx = import_extra("httpx", extra="serve")
         try:
             address = httpx.URL(url)
             port = 80 if address.port is None else address.port
@@ -273,12 +273,11 @@ class _Connection:
         misused = isinstance(error, (httpx.LocalProtocolError, httpx.UnsupportedProtocol))
         refused_tls = unsent and "SSL" in str(error) and "EOF" not in str(error)
         failure = ServiceError(
-            f"the service must respond within {self._retry_timeout:g} seconds, got: "
-            f"{error!r}. Check that the service runs, and that the URL begins with "
-            "its scheme, http:// or https://; to trust its certificate, pass "
-            "`context`, such as ssl.create_default_context(cafile=FILE). The "
-            "service may have processed the request; rows to learn can be sent "
-            "again with the same key.",
+            f"the service must respond within {self._retry_timeout:g} seconds, got: {error!r}. "
+            "Check that the service runs, and that the URL begins with its scheme, http:// or "
+            "https://; to trust its certificate, pass `context`, such as "
+            "ssl.create_default_context(cafile=FILE). The service may have processed the request; "
+            "rows to learn can be sent again with the same key.",
             self.url,
             status=0,
         )
@@ -336,9 +335,8 @@ def _check_header(value: object, name: str, where: str) -> None:
     if not printable or not value or value != str(value).strip():
         received = "other text" if isinstance(value, str) else type(value).__name__
         raise ParameterError(
-            f"`{name}` must be text of printable ASCII without leading or trailing "
-            f"blanks, got {received}. Remove line ends and blanks, for example with "
-            "str.strip.",
+            f"`{name}` must be text of printable ASCII without leading or trailing blanks, got "
+            f"{received}. Remove line ends and blanks, for example with str.strip.",
             where,
         )
 
@@ -569,8 +567,7 @@ class AsyncClient(_Connection):
         elif settings:
             raise ParameterError(
                 "`settings` must be passed with the name of a model, got them with "
-                f"{type(model).__name__}. Set the parameters of the "
-                f"{type(model).__name__}.",
+                f"{type(model).__name__}. Set the parameters of the {type(model).__name__}.",
                 where,
             )
         else:

@@ -125,10 +125,9 @@ class SourceConsumer:
                     waiting += [(middle, end), (first, middle)]
             if refused and not passed and not self.positions:
                 raise SourceError(
-                    f"at least one of the first {len(refused):,} entries must be a row "
-                    f"that can be learned, but all are rejected: {refused[0][1]} "
-                    "Correct the address, or send a valid row; then the rejected rows "
-                    "are skipped.",
+                    f"at least one of the first {len(refused):,} entries must be a row that can be "
+                    f"learned, but all are rejected: {refused[0][1]} Correct the address, or send "
+                    "a valid row; then the rejected rows are skipped.",
                     batch.part,
                 )
             if not passed or batch.positions[passed - 1] != batch.position:

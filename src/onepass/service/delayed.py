@@ -57,9 +57,8 @@ class LabelledRows:
         blocks = list(self.rows.values())
         if any(block.layout != blocks[0].layout for block in blocks):
             raise ParameterError(
-                "`ids` must refer to rows with the same columns, got rows with "
-                "different columns. Nothing was learned. Send labels in one call per "
-                "set of columns.",
+                "`ids` must refer to rows with the same columns, got rows with different columns. "
+                "Nothing was learned. Send labels in one call per set of columns.",
                 where,
             )
         keys = [(_KEY + name, self.digests[name]) for name in self.rows]
@@ -153,11 +152,11 @@ def match(
         if stored is not None:
             duplicates[name] = stored
         elif name not in rows:
-            rows[name] = replace(label, X=_row(journal, name, now, where).X)
+            rows[name] = replace(label, X=_pending_row(journal, name, now, where).X)
     return LabelledRows(rows, digests, duplicates)
 
 
-def _row(journal: Journal, name: str, now: float, where: str) -> Block:
+def _pending_row(journal: Journal, name: str, now: float, where: str) -> Block:
     row = next(journal.pending_rows(name), None) if _ID.fullmatch(name) else None
     if row is None or row.until < now:
         raise ParameterError(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from onepass import validation
-from onepass.errors import ParameterError, StoreError
+from onepass.errors import ParameterError, StoreError, calling
 from onepass.service.delayed import id_list
 from onepass.service.journal import Journal
 from onepass.service.model import ManagedModel, predict_rows
@@ -26,10 +26,10 @@ from onepass.service.requests import (
     LearnResult,
     Request,
     aligned,
-    check_encodable,
     check_labelled,
     check_size,
     check_text,
+    check_text_in,
     read_rows,
 )
 from onepass.service.writer import Policy, Watcher, Writer
@@ -239,7 +239,7 @@ class Durable:
         block = read_rows(X, y, sample_weight, time, where=where)
         body = b""
         if not block.plain:
-            check_encodable(block, where)
+            check_text_in(block, where)
             body = block.to_bytes()
         size = len(body) or block.X.nbytes
         check_size(size, where)
@@ -306,8 +306,9 @@ class Durable:
         """Return the version of the learner, and the results of ``predict_pending``."""
         where = f"{self._journal.where}.predict_pending"
         block = read_rows(X, None, where=where)
-        check_encodable(block, where)  # each row is encoded separately
-        seconds = validation.in_range(seconds, "seconds", where, low=0.0, high=_MAX_SECONDS)
+        check_text_in(block, where)  # each row is encoded separately
+        with calling(where):
+            seconds = validation.in_range(seconds, "seconds", low=0.0, high=_MAX_SECONDS)
         version, learner = self._writer.published
         with feature_limit(self.max_features):
             predicted = predict_rows(learner, block.X)
@@ -460,7 +461,8 @@ class Durable:
             If the disk is full or fails.
         """
         where = f"{self._journal.where}.rollback"
-        to = validation.whole(to, "to", where, low=0)
+        with calling(where):
+            to = validation.whole(to, "to", low=0)
 
         def work() -> int:
             oldest, latest = self._writer.snapshots[0].sequence, self._journal.sequence
@@ -581,6 +583,7 @@ class Durable:
 _WEEK = 7 * 86400.0
 
 
+@calling("op.durable")
 def durable(
     path: str | os.PathLike[str],
     model: Learner | Pipeline | None = None,
@@ -667,13 +670,13 @@ def durable(
     3 [9.]
     """
     where = "op.durable"
-    validation.whole(snapshot_rows, "snapshot_rows", where, low=1)
-    validation.whole(snapshots, "snapshots", where, low=1)
-    validation.in_range(snapshot_seconds, "snapshot_seconds", where, low=0.0)
-    validation.in_range(key_seconds, "key_seconds", where, low=0.0)
+    validation.whole(snapshot_rows, "snapshot_rows", low=1)
+    validation.whole(snapshots, "snapshots", low=1)
+    validation.in_range(snapshot_seconds, "snapshot_seconds", low=0.0)
+    validation.in_range(key_seconds, "key_seconds", low=0.0)
     if max_features is not None:
-        validation.whole(max_features, "max_features", where, low=1)
-    validation.whole(max_pending, "max_pending", where, low=1)
+        validation.whole(max_features, "max_features", low=1)
+    validation.whole(max_pending, "max_pending", low=1)
     path = _file_path(path, where)
     managed = None if model is None else ManagedModel.of(model, where)
     policy = Policy(
@@ -691,9 +694,8 @@ def durable(
             writer.begin(managed)
         else:
             raise StoreError(  # noqa: TRY301  the file must be closed
-                f"{os.fspath(path)} must exist, or `model` must be passed to create it, "
-                "got neither. Pass a learner, such as op.RLSRegressor(), or correct "
-                "the path.",
+                f"{os.fspath(path)} must exist, or `model` must be passed to create it, got "
+                "neither. Pass a learner, such as op.RLSRegressor(), or correct the path.",
                 where,
             )
         return Durable(writer)

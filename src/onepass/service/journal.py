@@ -252,8 +252,7 @@ class Journal:
         if sqlite3.sqlite_version_info < _MIN_SQLITE:
             raise StoreError(
                 f"SQLite must be at least {'.'.join(map(str, _MIN_SQLITE))}, got "
-                f"{sqlite3.sqlite_version}. Install a newer Python, which contains "
-                "SQLite.",
+                f"{sqlite3.sqlite_version}. Install a newer Python, which contains SQLite.",
                 where,
             )
         try:
@@ -376,15 +375,9 @@ class Journal:
         """
         if self.broken is None:
             if self._file.changed():
-                self.broken = StoreError(
-                    f"{self.path} {_MOVED}",
-                    self.where,
-                )
+                self.broken = StoreError(f"{self.path} {_MOVED}", self.where)
             elif log and self._log.changed():
-                self.broken = StoreError(
-                    f"{self.path}-wal {_LOG_MOVED}",
-                    self.where,
-                )
+                self.broken = StoreError(f"{self.path}-wal {_LOG_MOVED}", self.where)
         self.check_sound()
 
     def check_in_place(self) -> None:
@@ -395,10 +388,7 @@ class Journal:
         StoreError
         """
         if self._file.changed():
-            raise StoreError(
-                f"{self.path} {_MOVED}",
-                self.where,
-            )
+            raise StoreError(f"{self.path} {_MOVED}", self.where)
 
     def check_sound(self) -> None:
         """Check that no write has failed with unknown outcome.

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from onepass.errors import SourceError, import_extra
-from onepass.service.source import WHERE, AddressForm, Entry, SourceBatch, build_batch
+from onepass.service.source import AddressForm, Entry, SourceBatch, build_batch
 
 __all__ = ["KafkaTopic"]
 
@@ -88,7 +88,7 @@ class KafkaTopic:
         self._key, self._only = parameters.get("key"), partition
         self.name = self._roles.name if partition is None else self._part(partition)
         self.has_time = self._roles.time is not None
-        self._kafka = import_extra("confluent_kafka", extra="kafka", where=WHERE)
+        self._kafka = import_extra("confluent_kafka", extra="kafka")
         self._why = ""  # last error of the connection
         self.consumer = self._connected(hosts, parameters.get("config"))
         self._partitions: list[int] = []

@@ -55,9 +55,8 @@ class FileLock:
             self._file: int | None = os.open(self.path, _FLAGS, 0o644)
         except OSError as error:
             raise StoreError(
-                f"{path} must be in a folder where files can be created, got: "
-                f"{error.strerror} ({self.path}). Create the folder, or choose another "
-                "folder.",
+                f"{path} must be in a folder where files can be created, got: {error.strerror} "
+                f"({self.path}). Create the folder, or choose another folder.",
                 where,
             ) from error
         try:

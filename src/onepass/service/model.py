@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.base import clone
 
 from onepass import validation
-from onepass.errors import NotFittedError, ParameterError, TypeMismatchError
+from onepass.errors import NotFittedError, ParameterError, TypeMismatchError, calling
 from onepass.serialization import archive
 from onepass.serialization.codec import state_dict
 from onepass.serialization.models import dumps, from_contents
@@ -53,9 +53,8 @@ class ManagedModel:
         if getattr(type(learner), "saves_itself", False) is True:
             raise TypeMismatchError(
                 "`model` must be a learner of tables or a Pipeline, got "
-                f"op.nn.{type(learner).__name__}, whose module cannot be stored in a "
-                "file. Freeze the network, and use it as a feature of a Pipeline with "
-                "op.features.ONNXFeatures.",
+                f"op.nn.{type(learner).__name__}, whose module cannot be stored in a file. Freeze "
+                "the network, and use it as a feature of a Pipeline with op.features.ONNXFeatures.",
                 where,
             )
         learns = all(hasattr(learner, verb) for verb in ("test_then_train", "frozen_copy"))
@@ -134,6 +133,7 @@ def _initial(learner: Learner | Pipeline, X: Array | Table) -> Array:
     if getattr(getattr(learner, "learner", learner), "initial_coef", None) is not None:
         return np.array([learner.predict_one(row) for row in rows])
     if not isinstance(X, Table) and not hasattr(learner, "learner"):
-        validation.matrix(X, f"{type(learner).__name__}.predict")
+        with calling(f"{type(learner).__name__}.predict"):
+            validation.matrix(X)
     first = np.array([learner.predict_one(row) for row in itertools.islice(rows, 1)])
     return first.repeat(len(X), axis=0)

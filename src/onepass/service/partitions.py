@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Self
 from sklearn.base import clone
 
 from onepass import validation
-from onepass.errors import ParameterError, StoreError
+from onepass.errors import ParameterError, StoreError, calling
 from onepass.serialization.models import load, save
 from onepass.service.consumer import SourceConsumer, check_times
 from onepass.service.durable import Durable, durable
@@ -139,7 +139,8 @@ class PartitionedLearner:
                 "&group=NAME, with the same name in all processes.",
                 _WHERE,
             )
-        validation.in_range(copy_seconds, "copy_seconds", _WHERE, low=0.0)
+        with calling(_WHERE):
+            validation.in_range(copy_seconds, "copy_seconds", low=0.0)
         self._model = ManagedModel.of(model, _WHERE).learner
         clone(self._model).merge(clone(self._model))  # raises an error if it cannot be merged
         check_times(self._model, topic)

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from onepass.errors import SourceError, import_extra
-from onepass.service.source import WHERE, AddressForm, Entry, SourceBatch, build_batch
+from onepass.service.source import AddressForm, Entry, SourceBatch, build_batch
 
 __all__ = ["RedisStream"]
 
@@ -116,7 +116,7 @@ class RedisStream:
         shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/{db}"
         self._roles = _FORM.roles(parameters, f"{shown}?{urlencode({'stream': self._stream})}")
         self.name, self.has_time = self._roles.name, self._roles.time is not None
-        self._redis = redis = import_extra("redis", extra="redis", where=WHERE)
+        self._redis = redis = import_extra("redis", extra="redis")
         tls = {"ssl_ca_certs": parameters.get("ca")} if parts.scheme == "rediss" else {}
         self._client = redis.Redis.from_url(
             parts._replace(query="").geturl(), socket_timeout=_TIMEOUT,
@@ -217,9 +217,8 @@ class RedisStream:
             return at, int(count)
         except ValueError:
             raise SourceError(
-                "the position must have a form such as 1795388746800-0/12, got "
-                f"{position[:100]!r} from another source. Set another `name` in the "
-                "address.",
+                f"the position must have a form such as 1795388746800-0/12, got {position[:100]!r} "
+                "from another source. Set another `name` in the address.",
                 self.name,
             ) from None
 

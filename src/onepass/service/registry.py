@@ -24,6 +24,7 @@ from onepass.errors import (
     ParameterError,
     PayloadTooLargeError,
     StoreError,
+    calling,
 )
 from onepass.evaluate.drift import check_suited
 from onepass.integrations.detectors import detectors
@@ -112,8 +113,7 @@ class ModelServer:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreError(
-                "the learner must be open, but it is being stopped. Retry later.",
-                self.name,
+                "the learner must be open, but it is being stopped. Retry later.", self.name
             )
 
     # -- verbs ---------------------------------------------------------------------------------
@@ -199,9 +199,8 @@ class ModelServer:
         max_count = -(-self._max_queued // 4)
         if count > max_count:
             raise PayloadTooLargeError(
-                "a request with 'await_label', or with labels for such rows, must have "
-                f"at most {max_count:,} rows, got {count:,}. Send fewer rows per "
-                "request.",
+                "a request with 'await_label', or with labels for such rows, must have at most "
+                f"{max_count:,} rows, got {count:,}. Send fewer rows per request.",
                 self.name,
             )
         self._enqueue_rows(count)
@@ -522,9 +521,8 @@ class ModelRegistry:
         served = self._served.get(name)
         if served is None and name in self.failed:
             raise StoreError(
-                f"its file must be readable, got: {self.failed[name]} Fix this error "
-                "and load the model again, or DELETE the model, which renames the "
-                "file; see /openapi.json.",
+                f"its file must be readable, got: {self.failed[name]} Fix this error and load the "
+                "model again, or DELETE the model, which renames the file; see /openapi.json.",
                 name,
             )
         if served is None:
@@ -563,8 +561,9 @@ class ModelRegistry:
 
     def _detectors(self, name: str, learner: Learner | Pipeline) -> dict[str, Any]:
         """Create the drift detectors of a learner; raise if one does not suit the learner."""
-        created = detectors(self._drift, self.where)
-        check_suited(created, task_of(learner), f"{self.where}: {name}")
+        with calling(f"{self.where}: {name}"):
+            created = detectors(self._drift, self.where)
+            check_suited(created, task_of(learner))
         return created
 
     def _open(self, name: str, model: Learner | Pipeline | None) -> ModelServer:

@@ -38,6 +38,7 @@ from onepass.errors import (
     ShapeError,
     StoreError,
     TypeMismatchError,
+    calling,
 )
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation import matrix
@@ -50,10 +51,10 @@ __all__ = [
     "aligned",
     "array_from_bytes",
     "array_to_bytes",
-    "check_encodable",
     "check_labelled",
     "check_size",
     "check_text",
+    "check_text_in",
     "joined",
     "read_rows",
     "runs",
@@ -182,8 +183,7 @@ class Block:
             return cls(X, **parts)
         except (ValueError, TypeError, KeyError, struct.error) as error:
             raise CorruptStoreError(
-                f"a block of the file is damaged: {error}. Restore the file from a backup.",
-                where,
+                f"a block of the file is damaged: {error}. Restore the file from a backup.", where
             ) from error
 
     def arrays(self) -> Iterator[tuple[str, str | None, Array]]:
@@ -498,7 +498,8 @@ def _rows(X: Any, where: str) -> Any:
         return Table.from_rows(X)
     array = _copied(X)
     if array.ndim < 2 or array.dtype.kind not in _NUMBERS + _MIXED:
-        matrix(X, where)  # raises the error
+        with calling(where):
+            matrix(X)  # raises the error
     if array.dtype.kind not in _NUMBERS:
         if not isinstance(X, np.ndarray):  # NumPy would convert numbers beside text to text
             array = np.array(X, dtype=object)
@@ -588,7 +589,7 @@ _LONGEST = 12  # max bytes of a character in JSON
 _FEW = 512  # values of a block whose size is not checked
 
 
-def check_encodable(block: Block, where: str) -> None:
+def check_text_in(block: Block, where: str) -> None:
     """Check the size of a block before it is encoded.
 
     Parameters

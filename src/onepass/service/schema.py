@@ -149,6 +149,5 @@ def check_format(db: sqlite3.Connection, path: Path, where: str) -> None:
         problem = "its tables are not those of its format"
     if problem != "ok":
         raise CorruptStoreError(
-            f"{path} is not as it was written: {problem}. Restore it from a backup.",
-            where,
+            f"{path} is not as it was written: {problem}. Restore it from a backup.", where
         )

@@ -203,10 +203,7 @@ class Writer:
             If the writer is closed.
         """
         if self.closed:
-            raise StoreError(
-                f"{self.journal.path} {self.closed}",
-                self.where,
-            )
+            raise StoreError(f"{self.journal.path} {self.closed}", self.where)
         self._items.put(item)
         if self.closed:  # another thread has closed it meanwhile
             self._refuse_queued()  # type: ignore[unreachable]
@@ -321,10 +318,7 @@ class Writer:
 
     def _refuse_queued(self) -> None:
         """Reject requests and calls that were queued after the writer was closed."""
-        error = StoreError(
-            f"{self.journal.path} {self.closed}",
-            self.where,
-        )
+        error = StoreError(f"{self.journal.path} {self.closed}", self.where)
         next_item, self._next_item = self._next_item, None
         items: list[Request | _Call] = [] if next_item is None else [next_item]
         with suppress(Empty):
@@ -403,9 +397,8 @@ class Writer:
         """Replay a logged block; return the block and its prequential predictions."""
         if entry.kind != "learn":
             raise CorruptStoreError(
-                f"{self.journal.path} is not as it was written: the snapshot of its "
-                f"rollback, block {entry.sequence:,}, is missing. Restore it from a "
-                "backup.",
+                f"{self.journal.path} is not as it was written: the snapshot of its rollback, "
+                f"block {entry.sequence:,}, is missing. Restore it from a backup.",
                 self.where,
             )
         block = Block.from_bytes(entry.body, str(self.journal.path))
@@ -417,9 +410,8 @@ class Writer:
             raise
         except Exception as error:
             raise StoreError(
-                f"the learner must accept block {entry.sequence:,} of "
-                f"{self.journal.path} again, but rejects it: {error} Use the version of "
-                "onepass that wrote the file.",
+                f"the learner must accept block {entry.sequence:,} of {self.journal.path} again, "
+                f"but rejects it: {error} Use the version of onepass that wrote the file.",
                 self.where,
             ) from error
 
@@ -518,9 +510,8 @@ class Writer:
         name, digest = request.keys[0]
         if stored.digest != digest:
             request.error = IdempotencyConflictError(
-                f"the key {name[1:]!r} must be sent with the rows of its "
-                f"first request (version {stored.sequence:,}), got other "
-                "rows. Use a new key for other rows.",
+                f"the key {name[1:]!r} must be sent with the rows of its first request (version "
+                f"{stored.sequence:,}), got other rows. Use a new key for other rows.",
                 self.where,
             )
             return

@@ -127,9 +127,8 @@ def to_array(column: pa.Array, name: str, where: str) -> Array:
         return dates_of(stamps.to_numpy(zero_copy_only=False))
     if found is None:
         raise TypeMismatchError(
-            f"column {name!r} must contain numbers, booleans, text or dates, got "
-            f"Arrow's {kind}. Exclude it with drop=[{name!r}], or convert it to plain "
-            "columns.",
+            f"column {name!r} must contain numbers, booleans, text or dates, got Arrow's {kind}. "
+            f"Exclude it with drop=[{name!r}], or convert it to plain columns.",
             where,
         )
     divisor = 1.0
@@ -226,10 +225,7 @@ class Ipc(BaseSource):
         found = ("rows, got an empty file", "Check that it was written")
         if head:
             found = ("Arrow, got Feather of version 1", "Write it again, as version 2")
-        raise SourceError(
-            f"{self.name} must contain {found[0]}. {found[1]}.",
-            "op.stream.read",
-        )
+        raise SourceError(f"{self.name} must contain {found[0]}. {found[1]}.", "op.stream.read")
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

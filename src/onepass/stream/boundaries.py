@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, calling
 from onepass.stream.tasks import Change, Experiences, Part, Task
 from onepass.types import Array
 from onepass.validation import in_range, whole
@@ -58,6 +58,7 @@ class _PerTaskChange:
         return _PerTaskChange(self.of[rows], self.place[rows], self.changes)
 
 
+@calling("op.stream.blurred")
 def blurred(experiences: Experiences, share: float = 0.1, *, seed: int = 0) -> Experiences:
     """Blur the boundaries between tasks: neighbours exchange some of their training rows.
 
@@ -91,10 +92,9 @@ def blurred(experiences: Experiences, share: float = 0.1, *, seed: int = 0) -> E
     >>> len(first.y), int(first.y.sum())
     (20, 5)
     """
-    where = "op.stream.blurred"
-    part = in_range(share, "share", where, low=0.0, high=0.5)
-    _check_boundaries(experiences, where)
-    whole(seed, "seed", where, low=0)
+    part = in_range(share, "share", low=0.0, high=0.5)
+    _check_boundaries(experiences)
+    whole(seed, "seed", low=0)
     rng = np.random.default_rng([seed, _BLUR])
     left = [rng.permutation(len(task.train.rows)) for task in experiences.tasks]
     taken: list[list[tuple[int, Array]]] = [[] for _ in left]
@@ -115,6 +115,7 @@ def blurred(experiences: Experiences, share: float = 0.1, *, seed: int = 0) -> E
     return replace(experiences, name=name, tasks=tuple(tasks))
 
 
+@calling("op.stream.task_free")
 def task_free(
     experiences: Experiences, blocks: int = 20, *, width: float = 0.5, seed: int = 0
 ) -> Experiences:
@@ -156,17 +157,15 @@ def task_free(
     >>> [int(block.y.sum()) for block in free], free.when, free.borders
     ([0, 4, 16, 20], (1, 3), False)
     """
-    where = "op.stream.task_free"
-    _check_boundaries(experiences, where)
-    spread = in_range(width, "width", where, low=0.0)
+    _check_boundaries(experiences)
+    spread = in_range(width, "width", low=0.0)
     sizes = np.array([len(task.train.rows) for task in experiences.tasks])
     n = int(sizes.sum())
-    whole(blocks, "blocks", where, low=1)
-    whole(seed, "seed", where, low=0)
+    whole(blocks, "blocks", low=1)
+    whole(seed, "seed", low=0)
     if blocks > n:
         raise ParameterError(
-            f"`blocks` must be at most the number of rows, {n}, got {blocks}. Request fewer.",
-            where,
+            f"`blocks` must be at most the number of rows, {n}, got {blocks}. Request fewer."
         )
     rng = np.random.default_rng([seed, _DRIFT])
     time = np.arange(n) + spread * n / len(sizes) * rng.standard_normal(n)
@@ -201,17 +200,14 @@ def _mix_tasks(tasks: Sequence[Task], of: Array, place: Array) -> Part:
     return Part(rows, y[starts[of] + place], None if plain else _PerTaskChange(of, place, changes))
 
 
-def _check_boundaries(experiences: Experiences, where: str) -> None:
+def _check_boundaries(experiences: Experiences) -> None:
     if not isinstance(experiences, Experiences):
         raise ParameterError(
-            "`experiences` must be op.stream.Experiences, got "
-            f"{type(experiences).__name__}. Create them with op.stream.experiences(X, "
-            "y).",
-            where,
+            f"`experiences` must be op.stream.Experiences, got {type(experiences).__name__}. "
+            "Create them with op.stream.experiences(X, y)."
         )
     if experiences.tests:
         raise ParameterError(
             f"`experiences` must be tasks with boundaries, got {experiences.name!r}, "
-            "which has no boundaries. Pass the original tasks.",
-            where,
+            "which has no boundaries. Pass the original tasks."
         )

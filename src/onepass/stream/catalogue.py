@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from onepass.errors import SourceError, did_you_mean
+from onepass.errors import SourceError, calling, did_you_mean
 from onepass.stream.choice import ColumnSelection
 from onepass.stream.dataset_files import (
     Content,
@@ -193,7 +193,7 @@ def names() -> list[str]:
     return list(ENTRIES)
 
 
-def find_entry(name: str, where: str = "op.stream.dataset") -> Entry:
+def find_entry(name: str) -> Entry:
     """Return the entry of a data set.
 
     Raises
@@ -204,12 +204,12 @@ def find_entry(name: str, where: str = "op.stream.dataset") -> Entry:
     if name not in ENTRIES:
         raise SourceError(
             f"`name` must be one of {', '.join(names())}, got {name!r}. Use "
-            f"op.stream.read for your own files.{did_you_mean(name, names())}",
-            where,
+            f"op.stream.read for your own files.{did_you_mean(name, names())}"
         )
     return ENTRIES[name]
 
 
+@calling("op.stream.dataset")
 def opened(
     name: str,
     cache: str | os.PathLike[str] | None = None,
@@ -223,7 +223,7 @@ def opened(
         If the name is unknown, the set can be neither found nor fetched, or its content is wrong.
     """
     known = find_entry(name)
-    return known.opened(known.fetch_paths(cache, progress, "op.stream.dataset"))
+    return known.opened(known.fetch_paths(cache, progress))
 
 
 Cache = str | os.PathLike[str] | None
@@ -288,6 +288,7 @@ def dataset(name: str, *, block: int | None = None, cache: Cache = None) -> Stre
     return Stream(source, choice, block=block, types={}, n_rows=entry.rows, task=entry.task)
 
 
+@calling("op.stream.images")
 def images(name: str, *, cache: Cache = None) -> Images:
     """Load the training and test images of a named data set.
 
@@ -309,7 +310,7 @@ def images(name: str, *, cache: Cache = None) -> Images:
         If the name is unknown, the images can be neither found nor fetched, or their content is
         wrong.
     """
-    entry = find_entry(name, "op.stream.images")
+    entry = find_entry(name)
     if not isinstance(entry.content, ImageChecksums):
         sets = [e.name for e in ENTRIES.values() if isinstance(e.content, ImageChecksums)]
         raise SourceError(
@@ -317,9 +318,10 @@ def images(name: str, *, cache: Cache = None) -> Images:
             f"Use op.stream.dataset({name!r}).",
             "op.stream.images",
         )
-    return entry.content.read(entry.fetch_paths(cache, _silent, "op.stream.images"))
+    return entry.content.read(entry.fetch_paths(cache, _silent))
 
 
+@calling("op.stream.fetch")
 def fetch(name: str, *, cache: Cache = None, progress: Progress | None = None) -> Path:
     """Fetch a named data set, unless it is already stored locally.
 
@@ -343,10 +345,11 @@ def fetch(name: str, *, cache: Cache = None, progress: Progress | None = None) -
     SourceError
         If the name is unknown, the set cannot be fetched, or its content is wrong.
     """
-    entry = find_entry(name, "op.stream.fetch")
-    return entry.fetch_paths(cache, progress or _silent, "op.stream.fetch")[0].parent
+    entry = find_entry(name)
+    return entry.fetch_paths(cache, progress or _silent)[0].parent
 
 
+@calling("op.stream.folder")
 def folder(name: str, *, cache: Cache = None) -> Path:
     """Return the folder of a named data set; nothing is fetched.
 
@@ -362,7 +365,7 @@ def folder(name: str, *, cache: Cache = None) -> Path:
     SourceError
         If the name is unknown, or the set is not found.
     """
-    description = find_entry(name, "op.stream.folder").describe(cache)
+    description = find_entry(name).describe(cache)
     if not description.found:
         raise SourceError(
             f"{name} must be in {description.place.parent} or in the folder named by "

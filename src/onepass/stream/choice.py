@@ -244,10 +244,9 @@ class ColumnSelection:
             i = int(gaps.argmax())
             name = next(n for n, c in split.X.columns.items() if is_missing(c[i : i + 1])[0])
             raise SourceError(
-                f"{located(first + i)}, column {name!r} must have a value, got none. "
-                "Fill it in, or pass missing='skip' (--missing skip) to skip such "
-                "rows, or missing='keep' (--missing impute) to have the model impute "
-                "it.",
+                f"{located(first + i)}, column {name!r} must have a value, got none. Fill it in, "
+                "or pass missing='skip' (--missing skip) to skip such rows, or missing='keep' "
+                "(--missing impute) to have the model impute it.",
                 "op.stream.read",
             )
 

@@ -23,7 +23,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from onepass.errors import LabelError, NotFiniteError, ParameterError, ShapeError
+from onepass.errors import LabelError, NotFiniteError, ParameterError, ShapeError, calling
 from onepass.stream.tasks import Experiences, Part, Task, as_rows, make_tasks, reorder_tasks
 from onepass.types import Array, ArrayLike
 from onepass.validation import in_range, labels, whole
@@ -79,22 +79,21 @@ def _sources(
             "Pass both, or omit both to use a share of the rows for testing.",
             where,
         )
-    learned = _source(X, y, by, where, "")
+    learned = _source(X, y, by, "")
     if X_test is None or y_test is None:
-        share = in_range(test_share, "test_share", where, above=0.0, high=0.9)
+        share = in_range(test_share, "test_share", above=0.0, high=0.9)
         return _split_rows(learned, share, seed)
     named = by is None or isinstance(by, (str, int))
     if not named and by_test is None:
         raise ParameterError(
-            "`by_test` must contain the key of each test row if `by` contains the keys "
-            "of training rows, got None. Pass it, or name a column that X and X_test "
-            "share.",
+            "`by_test` must contain the key of each test row if `by` contains the keys of training "
+            "rows, got None. Pass it, or name a column that X and X_test share.",
             where,
         )
-    return [learned, _source(X_test, y_test, by if named else by_test, where, "_test")]
+    return [learned, _source(X_test, y_test, by if named else by_test, "_test")]
 
 
-def _source(X: TableLike, y: ArrayLike, by: ArrayLike | None, where: str, suffix: str) -> TaskRows:
+def _source(X: TableLike, y: ArrayLike, by: ArrayLike | None, suffix: str) -> TaskRows:
     rows = as_rows(X)
     if isinstance(y, str) and isinstance(rows, Table):
         rows, y = rows.drop([y]), _targets(X, rows, y)
@@ -109,12 +108,11 @@ def _source(X: TableLike, y: ArrayLike, by: ArrayLike | None, where: str, suffix
     ):
         raise ShapeError(
             f"`X{suffix}` must be of shape (n, …) and `y{suffix}` of shape (n,), got "
-            f"{shape} and {targets.shape}. Pass at least one row, and one class per row.",
-            where,
+            f"{shape} and {targets.shape}. Pass at least one row, and one class per row."
         )
     if targets.ndim == 1 and targets.dtype.kind != "f":
-        targets = labels(targets, len(targets), where, what=f"y{suffix}")
-    key, title = _key(rows, by, len(targets), where, suffix)
+        targets = labels(targets, len(targets), what=f"y{suffix}")
+    key, title = _key(rows, by, len(targets), suffix)
     return TaskRows(rows, targets, np.arange(len(targets)), key, title)
 
 
@@ -130,7 +128,7 @@ def _targets(frame: Any, rows: Table, name: str) -> Array:
 
 
 def _key(
-    rows: Array | Table, by: ArrayLike | None, n: int, where: str, suffix: str
+    rows: Array | Table, by: ArrayLike | None, n: int, suffix: str
 ) -> tuple[Array | None, str]:
     """Return the key of each row and the name of the key."""
     if by is None:
@@ -138,10 +136,8 @@ def _key(
     if isinstance(by, str):
         if not isinstance(rows, Table):
             raise ParameterError(
-                "`by` must be the index of a column, or the key of each row, if rows "
-                f"are an array, which has no column names, got {by!r}. Pass a frame, or "
-                "the index.",
-                where,
+                "`by` must be the index of a column, or the key of each row, if rows are an array, "
+                f"which has no column names, got {by!r}. Pass a frame, or the index."
             )
         return rows[by], by
     if isinstance(by, (int, np.integer)) and not isinstance(by, bool):
@@ -150,23 +146,21 @@ def _key(
         if not flat or not -len(names) <= by < len(names):
             raise ParameterError(
                 f"`by` must be the index of one of the {len(names)} remaining columns "
-                f"of `X{suffix}`, got {by}. Count from 0.",
-                where,
+                f"of `X{suffix}`, got {by}. Count from 0."
             )
         return (rows[names[by]] if isinstance(rows, Table) else rows[:, by]), names[by]
     key = np.asarray(by)
     if key.shape != (n,):
         raise ShapeError(
             f"`by{suffix}` must be of shape ({n},), a key for each row, got "
-            f"{key.shape}. Pass one key per row.",
-            where,
+            f"{key.shape}. Pass one key per row."
         )
     if key.dtype.kind == "O":
-        _refuse_kinds(key, where, suffix)
+        _refuse_kinds(key, suffix)
     return key, "key"
 
 
-def _refuse_kinds(key: Array, where: str, suffix: str) -> None:
+def _refuse_kinds(key: Array, suffix: str) -> None:
     """Raise if keys cannot be sorted: if types are mixed or values are missing."""
     try:
         np.sort(key)
@@ -174,8 +168,7 @@ def _refuse_kinds(key: Array, where: str, suffix: str) -> None:
         raise LabelError(
             f"`by{suffix}` must contain a value of one type for each row, got "
             f"{' and '.join(sorted({type(each).__name__ for each in key.tolist()}))}. "
-            "Drop rows without a key, and convert all keys to one type.",
-            where,
+            "Drop rows without a key, and convert all keys to one type."
         ) from error
 
 
@@ -204,9 +197,7 @@ def _ranks(key: Array) -> Array:
     return ranks
 
 
-def sample_rows(
-    rows: Array, wanted: int | None, rng: np.random.Generator, where: str, name: str
-) -> Array:
+def sample_rows(rows: Array, wanted: int | None, rng: np.random.Generator, name: str) -> Array:
     """Sample rows without replacement, or shuffle all rows if no number is requested.
 
     Raises
@@ -216,11 +207,10 @@ def sample_rows(
     """
     if wanted is None:
         return rng.permutation(rows)
-    if whole(wanted, name, where, low=1) > len(rows):
+    if whole(wanted, name, low=1) > len(rows):
         raise ParameterError(
             f"`{name}` must be at most {len(rows)}, the number of rows, got {wanted}. "
-            "Request fewer.",
-            where,
+            "Request fewer."
         )
     return rng.choice(rows, wanted, replace=False)
 
@@ -237,8 +227,8 @@ def _by_domains(
     shuffle: bool,
 ) -> tuple[Task, ...]:
     """Return tasks by ranges or values of the keys."""
-    keys = [_task_keys(source, _WHERE) for source in known]
-    placed, names = _assign_tasks(keys[0], (n_tasks, cuts), known[0].title, _WHERE)
+    keys = [_task_keys(source) for source in known]
+    placed, names = _assign_tasks(keys[0], (n_tasks, cuts), known[0].title)
     places = [placed(key) for key in keys]
 
     def draw(i: int, j: int, rng: np.random.Generator) -> Part:
@@ -246,8 +236,7 @@ def _by_domains(
         if not len(rows):
             raise ParameterError(
                 f"each task must have rows to {('learn', 'test')[j]}, got none for "
-                f"{names[i]!r}. Request fewer tasks, or other cuts.",
-                _WHERE,
+                f"{names[i]!r}. Request fewer tasks, or other cuts."
             )
         rows = rng.permutation(rows) if shuffle else rows
         return Part(rows, known[j].y[rows])
@@ -262,7 +251,7 @@ def _classes(source: TaskRows) -> tuple[str | int, ...]:
     return tuple(np.unique(source.y[source.rows]).tolist())
 
 
-def _task_keys(source: TaskRows, where: str) -> Array:
+def _task_keys(source: TaskRows) -> Array:
     """Return the keys of the rows to use; raise if a key is missing."""
     key = np.asarray(source.key)[source.rows]
     missing = is_missing(key) if key.dtype.kind in "fMO" else np.zeros(len(key), dtype=bool)
@@ -270,7 +259,6 @@ def _task_keys(source: TaskRows, where: str) -> Array:
         row = int(source.rows[np.flatnonzero(missing)[0]])
         raise NotFiniteError(
             "`by` must have a value in each row",
-            where=where,
             got="none",
             remedy="Drop the row, or fill in its key.",
             row=row,
@@ -279,7 +267,7 @@ def _task_keys(source: TaskRows, where: str) -> Array:
 
 
 def _assign_tasks(
-    key: Array, conflicting: tuple[int | None, Sequence[float] | None], title: str, where: str
+    key: Array, conflicting: tuple[int | None, Sequence[float] | None], title: str
 ) -> tuple[Callable[[Array], Array], list[str]]:
     """Return a function that maps keys to task indices, and the names of the tasks."""
     n_tasks, cuts = conflicting
@@ -287,32 +275,28 @@ def _assign_tasks(
         values = np.unique(key)
         if len(values) > _MAX_TASKS:
             raise ParameterError(
-                "without `n_tasks` and `cuts` each value of `by` is a task, at most "
-                f"{_MAX_TASKS}, got {len(values)}. Pass `n_tasks` or `cuts` to define "
-                "ranges.",
-                where,
+                f"without `n_tasks` and `cuts` each value of `by` is a task, at most {_MAX_TASKS}, "
+                f"got {len(values)}. Pass `n_tasks` or `cuts` to define ranges."
             )
         names = [f"{title} = {value}" for value in values.tolist()]
-        return lambda other: _value_index(values, other, where), names
+        return lambda other: _value_index(values, other), names
     if key.dtype.kind not in "iufbM" or (n_tasks is not None and cuts is not None):
         raise ParameterError(
             "ranges require numbers or dates, and either `n_tasks` or `cuts`, got "
             f"{key.dtype}, n_tasks={n_tasks}, cuts={cuts}. Pass one of them, or omit "
-            "both for one task per value.",
-            where,
+            "both for one task per value."
         )
-    edges = _quantiles(key, n_tasks, where) if cuts is None else np.asarray(cuts)
+    edges = _quantiles(key, n_tasks) if cuts is None else np.asarray(cuts)
     if edges.ndim != 1 or (len(edges) > 1 and not (edges[:-1] < edges[1:]).all()):
         raise ParameterError(
             f"boundaries of tasks must increase, got {edges.tolist()}. Sort the cuts; "
-            "if many rows have equal keys, request fewer tasks.",
-            where,
+            "if many rows have equal keys, request fewer tasks."
         )
     return lambda other: np.searchsorted(edges, other, side="right"), _ranges(edges, title)
 
 
-def _quantiles(key: Array, n_tasks: int | None, where: str) -> Array:
-    n = whole(n_tasks, "n_tasks", where, low=1)
+def _quantiles(key: Array, n_tasks: int | None) -> Array:
+    n = whole(n_tasks, "n_tasks", low=1)
     ordered = np.sort(key)
     edges: Array = ordered[(np.arange(1, n) * len(ordered)) // n]
     return edges
@@ -326,16 +310,14 @@ def _ranges(edges: Array, title: str) -> list[str]:
     return [f"{title} < {labels[0]}", *middle, f"{title} ≥ {labels[-1]}"]
 
 
-def _value_index(values: Array, key: Array, where: str) -> Array:
+def _value_index(values: Array, key: Array) -> Array:
     places: Array = np.searchsorted(values, key)
     inside = np.minimum(places, len(values) - 1)
     if (values[inside] != key).any():
         got = key[values[inside] != key][0]
         raise ParameterError(
-            "each test row must have a value of `by` that occurs in training, got "
-            f"{got!r}. Drop such rows, or replace the {len(values)} tasks, one per "
-            "value, by ranges: n_tasks=...",
-            where,
+            f"each test row must have a value of `by` that occurs in training, got {got!r}. Drop "
+            f"such rows, or replace the {len(values)} tasks, one per value, by ranges: n_tasks=..."
         )
     return places
 
@@ -343,6 +325,7 @@ def _value_index(values: Array, key: Array, where: str) -> Array:
 _WHERE = "op.stream.experiences"
 
 
+@calling("op.stream.experiences")
 def experiences(
     X: TableLike,
     y: ArrayLike,
@@ -442,14 +425,13 @@ def experiences(
     >>> [(task.name, len(task.y), len(task.y_test)) for task in arm][0]
     ('x0 < 1.003', 80, 20)
     """
-    whole(seed, "seed", _WHERE, low=0)
+    whole(seed, "seed", low=0)
     known = _sources(X, y, X_test, y_test, test_share, seed, (_WHERE, by, by_test))
     if by is None:
         if cuts is not None or by_test is not None:
             raise ParameterError(
                 "`cuts` and `by_test` require `by`, got `by` None. Pass the column or "
-                "the keys as `by`.",
-                _WHERE,
+                "the keys as `by`."
             )
         named = _groups(groups, n_tasks, known)
         _check_groups(named, [source.y for source in known])
@@ -460,12 +442,11 @@ def experiences(
         if any(each is not None for each in conflicting):
             raise ParameterError(
                 "`groups`, `within` and rows per class must be omitted with `by`, got "
-                "both. Define tasks either by classes or by a key.",
-                _WHERE,
+                "both. Define tasks either by classes or by a key."
             )
         tasks = _by_domains(known, n_tasks, cuts, seed, shuffle=shuffle)
     made = Experiences(name, known[0].X, known[1].X, tasks)
-    return reorder_tasks(made, order, _WHERE, seed=seed)
+    return reorder_tasks(made, order, seed=seed)
 
 
 def _groups(
@@ -476,30 +457,26 @@ def _groups(
         if n_tasks is not None:
             raise ParameterError(
                 "`n_tasks` must be omitted with `groups`, which are the tasks, got "
-                f"{n_tasks}. Omit it.",
-                _WHERE,
+                f"{n_tasks}. Omit it."
             )
         try:
             return [tuple(sorted(group)) for group in groups]
         except TypeError as error:
             raise LabelError(
                 "`groups` must list the classes of each task, all of one type, got "
-                f"{groups!r}. Pass, for example, [(0, 1), (2, 3)].",
-                _WHERE,
+                f"{groups!r}. Pass, for example, [(0, 1), (2, 3)]."
             ) from error
     if known[0].y.dtype.kind == "f" or known[0].y.ndim > 1:
         raise ParameterError(
             "`by` must define the tasks for real targets, got None. Name a column, or "
-            "pass a key for each row.",
-            _WHERE,
+            "pass a key for each row."
         )
     classes = np.unique(known[0].y).tolist()
-    n = max(1, len(classes) // 2) if n_tasks is None else whole(n_tasks, "n_tasks", _WHERE, low=1)
+    n = max(1, len(classes) // 2) if n_tasks is None else whole(n_tasks, "n_tasks", low=1)
     if n > len(classes):
         raise ParameterError(
             f"`n_tasks` must be at most {len(classes)}, the number of classes, got {n}. "
-            "Request fewer, or define tasks by a key with `by`.",
-            _WHERE,
+            "Request fewer, or define tasks by a key with `by`."
         )
     ends = np.linspace(0, len(classes), n + 1).astype(int)
     return [tuple(classes[a:b]) for a, b in itertools.pairwise(ends)]
@@ -510,11 +487,9 @@ def _check_groups(groups: list[tuple[str | int, ...]], labels: list[Array]) -> N
     absent = [label for label in flat if any(not (known == label).any() for known in labels)]
     if not flat or len(set(flat)) < len(flat) or absent or not all(groups):
         raise LabelError(
-            "`groups` must name each class once, and only classes with training and "
-            "test rows, got "
+            "`groups` must name each class once, and only classes with training and test rows, got "
             f"{groups}{f', of which {absent} have none' if absent else ''}. Choose from "
-            f"{np.unique(labels[0]).tolist()}.",
-            _WHERE,
+            f"{np.unique(labels[0]).tolist()}."
         )
 
 
@@ -552,6 +527,6 @@ def _drawn(
     for label in classes:
         rows = source.rows[source.y[source.rows] == label]
         if wanted is not None:
-            rows = sample_rows(rows, wanted, rng, _WHERE, name)
+            rows = sample_rows(rows, wanted, rng, name)
         chosen.append(rows)
     return rng.permutation(np.concatenate(chosen))

@@ -129,11 +129,7 @@ class ParseErrors:
 
     def _error(self, what: str, remedy: str) -> SourceError:
         joint = "" if what.startswith("must") else ":"
-        return SourceError(
-            f"{self._source}{joint} {what}",
-            _WHERE,
-            remedy=f"{remedy}.",
-        )
+        return SourceError(f"{self._source}{joint} {what}", _WHERE, remedy=f"{remedy}.")
 
 
 _LONGEST = 16 << 20  # bytes; a longer row is a mistake, such as an open quotation mark

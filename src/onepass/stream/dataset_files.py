@@ -271,9 +271,8 @@ class Electricity:
         missing = [name for name in self.columns[:-1] if name not in names]
         if missing:
             raise SourceError(
-                "electricity of OpenML must have the columns "
-                f"{list(self.columns[:-1])}, got {names}. The data set has changed: "
-                "please report this.",
+                f"electricity of OpenML must have the columns {list(self.columns[:-1])}, got "
+                f"{names}. The data set has changed: please report this.",
                 "op.stream.fetch",
             )
         data = np.asarray(bunch.data)
@@ -421,9 +420,7 @@ class Entry(DatasetInfo):
             paths = located([self.fetched], None, cache)
         return paths
 
-    def fetch_paths(
-        self, cache: str | os.PathLike[str] | None, progress: Progress, where: str
-    ) -> list[Path]:
+    def fetch_paths(self, cache: str | os.PathLike[str] | None, progress: Progress) -> list[Path]:
         """Return the paths of the files, after fetching them if necessary.
 
         Raises
@@ -436,10 +433,8 @@ class Entry(DatasetInfo):
             return paths
         if self.fetcher is None:
             raise SourceError(
-                f"{self.name!r} must exist as {', '.join(self.files)} in the folder "
-                "named by ONEPASS_DATA, got no such file there or in "
-                f"{cache_folder(cache)}. {self.how}.",
-                where,
+                f"{self.name!r} must exist as {', '.join(self.files)} in the folder named by "
+                f"ONEPASS_DATA, got no such file there or in {cache_folder(cache)}. {self.how}."
             )
         path = cache_folder(cache) / (self.fetched or self.files[0])
         self.fetcher(path, progress)

@@ -29,6 +29,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from scipy import ndimage
 
+from onepass.errors import calling
 from onepass.stream.catalogue import images as images_of
 from onepass.stream.class_tasks import experiences, sample_rows
 from onepass.stream.pictures import Images
@@ -179,6 +180,7 @@ def split_fashion_mnist(images: Images | None = None, **options: Any) -> Experie
     return replace(split_mnist(known, **options), name="Split Fashion-MNIST")
 
 
+@calling("op.stream.permuted_mnist")
 def permuted_mnist(
     images: Images | None = None,
     *,
@@ -220,8 +222,7 @@ def permuted_mnist(
     SourceError
         If ``images`` are omitted and MNIST is not available.
     """
-    where = "op.stream.permuted_mnist"
-    whole(n_tasks, "n_tasks", where, low=1)
+    whole(n_tasks, "n_tasks", low=1)
     known = _images_or_mnist(images)
     size = known.train_images[0].size
 
@@ -230,9 +231,9 @@ def permuted_mnist(
         return _Permute(rng.permutation(size)) if task else None
 
     names = [f"order {task}" for task in range(n_tasks)]
-    made = _all_classes(known, names, change, (rows_per_task, test_rows_per_task), seed, where)
+    made = _all_classes(known, names, change, (rows_per_task, test_rows_per_task), seed)
     return reorder_tasks(
-        replace(made, name="Permuted MNIST", form=Features(as_images)), order, where, seed=seed
+        replace(made, name="Permuted MNIST", form=Features(as_images)), order, seed=seed
     )
 
 
@@ -247,16 +248,15 @@ def _all_classes(
     change: Callable[[int, int], Change | None],
     sizes: tuple[int | None, int | None],
     seed: int,
-    where: str,
 ) -> Experiences:
     """Return tasks that each have all classes, with rows sampled for each task."""
-    whole(seed, "seed", where, low=0)
+    whole(seed, "seed", low=0)
     labels = (known.train_labels, known.test_labels)
     classes = tuple(np.unique(labels[0]).tolist())
 
     def draw(task: int, j: int, rng: np.random.Generator) -> Part:
         every = np.arange(len(labels[j]))
-        rows = sample_rows(every, sizes[j], rng, where, f"{('', 'test_')[j]}rows_per_task")
+        rows = sample_rows(every, sizes[j], rng, f"{('', 'test_')[j]}rows_per_task")
         return Part(rows, labels[j][rows], change(task, len(rows)))
 
     tasks = make_tasks(names, [classes] * len(names), draw, seed)
@@ -316,6 +316,7 @@ class _Rotate:
         return _Rotate(self.degrees[rows], self.interpolation)
 
 
+@calling("op.stream.rotated_mnist")
 def rotated_mnist(
     images: Images | None = None,
     *,
@@ -359,21 +360,21 @@ def rotated_mnist(
     SourceError
         If ``images`` are omitted and MNIST is not available.
     """
-    where = "op.stream.rotated_mnist"
-    step = in_range(degrees, "degrees", where)
-    whole(n_tasks, "n_tasks", where, low=1)
+    step = in_range(degrees, "degrees")
+    whole(n_tasks, "n_tasks", low=1)
 
     def change(task: int, n: int) -> Change | None:
         return _Rotate(np.full(n, task * step), interpolation) if task else None
 
     names = [f"{task * step:g}°" for task in range(n_tasks)]
     sizes = (rows_per_task, test_rows_per_task)
-    made = _all_classes(_images_or_mnist(images), names, change, sizes, seed, where)
+    made = _all_classes(_images_or_mnist(images), names, change, sizes, seed)
     return reorder_tasks(
-        replace(made, name="Rotated MNIST", form=Features(as_images)), order, where, seed=seed
+        replace(made, name="Rotated MNIST", form=Features(as_images)), order, seed=seed
     )
 
 
+@calling("op.stream.rotation_angles")
 def rotation_angles(
     images: Images | None = None,
     *,
@@ -421,18 +422,15 @@ def rotation_angles(
     SourceError
         If ``images`` are omitted and MNIST is not available.
     """
-    where = "op.stream.rotation_angles"
-    span = in_range(degrees, "degrees", where, above=0.0)
-    n = whole(rows_per_task, "rows_per_task", where, low=1) * whole(
-        n_tasks, "n_tasks", where, low=1
-    )
+    span = in_range(degrees, "degrees", above=0.0)
+    n = whole(rows_per_task, "rows_per_task", low=1) * whole(n_tasks, "n_tasks", low=1)
     known = _images_or_mnist(images)
-    rng = np.random.default_rng([whole(seed, "seed", where, low=0), digit])
+    rng = np.random.default_rng([whole(seed, "seed", low=0), digit])
     twos = [np.flatnonzero(labels == digit) for labels in (known.train_labels, known.test_labels)]
-    learned = sample_rows(twos[0], n, rng, where, "n_tasks · rows_per_task").reshape(n_tasks, -1)
+    learned = sample_rows(twos[0], n, rng, "n_tasks · rows_per_task").reshape(n_tasks, -1)
     tasks = []
     for task, rows in enumerate(learned):
-        tested = sample_rows(twos[1], test_rows_per_task, rng, where, "test_rows_per_task")
+        tested = sample_rows(twos[1], test_rows_per_task, rng, "test_rows_per_task")
         parts = []
         for chosen in (rows, tested):
             angles = rng.uniform(task * span, (task + 1) * span, len(chosen))
@@ -446,4 +444,4 @@ def rotation_angles(
         tuple(tasks),
         Features(as_images),
     )
-    return reorder_tasks(made, order, where, seed=seed)
+    return reorder_tasks(made, order, seed=seed)

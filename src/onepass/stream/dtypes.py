@@ -44,7 +44,7 @@ _Converted = tuple[Array, list[int], Any]
 """A converted column, the positions of values of another type, and the original values."""
 
 
-def check_types(types: Mapping[str, str] | None, where: str) -> dict[str, str]:
+def check_types(types: Mapping[str, str] | None) -> dict[str, str]:
     """Check the user's ``types``, and return them as a dict.
 
     Raises
@@ -56,10 +56,8 @@ def check_types(types: Mapping[str, str] | None, where: str) -> dict[str, str]:
     for name, kind in requested.items():
         if kind not in DTYPE_CODES:
             raise ParameterError(
-                "`types` must map each column to one of "
-                f"{', '.join(map(repr, DTYPE_CODES))}, got {kind!r} for column "
-                f"{name!r}. Use one of these types.",
-                where,
+                f"`types` must map each column to one of {', '.join(map(repr, DTYPE_CODES))}, got "
+                f"{kind!r} for column {name!r}. Use one of these types."
             )
     return requested
 

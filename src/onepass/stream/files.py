@@ -172,8 +172,7 @@ class File:
             ) from missing
         except FileNotFoundError as error:
             raise SourceError(
-                f"{self} must be a file, got an address without a file. Check the address.",
-                _WHERE,
+                f"{self} must be a file, got an address without a file. Check the address.", _WHERE
             ) from error
         except Exception as error:
             raise SourceError(

@@ -174,9 +174,8 @@ class ReadOptions:
             else:
                 remedy = f"Rename the file, convert it, or pass format= ({', '.join(FORMATS)})"
             raise SourceError(
-                f"{file} must have one of the suffixes {', '.join(SUFFIXES)}, for text "
-                f"and Arrow also with {', '.join(PACKED)}, got {suffix or 'none'!r}. "
-                f"{remedy}.",
+                f"{file} must have one of the suffixes {', '.join(SUFFIXES)}, for text and Arrow "
+                f"also with {', '.join(PACKED)}, got {suffix or 'none'!r}. {remedy}.",
                 _WHERE,
             )
         return self._source(kind, file, name or file.name)

@@ -97,10 +97,7 @@ class JsonLines(BaseSource):
             opened.close()
 
     def _error(self, error: str) -> SourceError:
-        return SourceError(
-            f"{self.name} must contain {error}.",
-            "op.stream.read",
-        )
+        return SourceError(f"{self.name} must contain {error}.", "op.stream.read")
 
     def _rows(self, text: bytes, line: int, bad: dict[int, OnepassError]) -> list[dict[str, Any]]:
         """Parse lines to objects; store the errors of invalid lines in ``bad``."""

@@ -272,9 +272,8 @@ class TextParser:
         advice = f"Pass {', '.join(ways)}{', or ' * bool(ways)}{text} if"
         if what == "mixed" and target and fits > _MAX_SHARE * total:
             raise TypeMismatchError(
-                f"{source}: the target {name!r} must contain numbers or labels, got "
-                f"both: {shown}. {advice} all of them are labels; the task is then "
-                "classification.",
+                f"{source}: the target {name!r} must contain numbers or labels, got both: {shown}. "
+                f"{advice} all of them are labels; the task is then classification.",
                 "op.stream.read",
             )
         if warn:
@@ -509,9 +508,8 @@ def _check(decimal: str, thousands: str, date_format: str | None) -> None:
     marks = [decimal, *([thousands] if thousands else [])]
     if len({*marks}) < len(marks) or not all(re.fullmatch(r"[^\w+-]", str(m)) for m in marks):
         raise ParameterError(
-            "`decimal` and `thousands` must be two different characters other than "
-            f"letters, digits and signs, got {decimal!r} and {thousands!r}. Pass, for "
-            "example, ',' and '.'.",
+            "`decimal` and `thousands` must be two different characters other than letters, digits "
+            f"and signs, got {decimal!r} and {thousands!r}. Pass, for example, ',' and '.'.",
             "op.stream.read",
         )
     tried = dt.datetime(2001, 2, 3, tzinfo=dt.UTC)

@@ -76,10 +76,7 @@ def _decompressed(path: Path) -> bytes:
 
 
 def _file_error(path: Path, what: str) -> SourceError:
-    return SourceError(
-        f"{path} {what}. Delete the file and fetch it again.",
-        "op.stream",
-    )
+    return SourceError(f"{path} {what}. Delete the file and fetch it again.", "op.stream")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,7 +137,7 @@ class ImageChecksums:
         arrays = [read_idx(path, md5) for path, md5 in zip(paths, self.md5, strict=True)]
         return Images(*arrays)
 
-    def split_images(self, flat: Array, labels: ArrayLike, where: str) -> Images:
+    def split_images(self, flat: Array, labels: ArrayLike, origin: str) -> Images:
         """Convert rows of pixels, training before test images, to images.
 
         Parameters
@@ -149,7 +146,7 @@ class ImageChecksums:
             Pixels.
         labels : array-like of shape (n,)
             Classes, as numbers or as text.
-        where : str
+        origin : str
             The origin of the images, for messages.
         """
         n, total = (sum(part) for part in self.labels), len(flat)
@@ -157,10 +154,10 @@ class ImageChecksums:
         pixels = np.asarray(flat).astype(np.uint8).reshape(total, 28, 28)
         classes = np.asarray(labels).astype(np.float64).astype(np.uint8)
         images = Images(pixels[:first], classes[:first], pixels[first:], classes[first:])
-        self.check(images, where)
+        self.check(images, origin)
         return images
 
-    def check(self, images: Images, where: str) -> None:
+    def check(self, images: Images, origin: str) -> None:
         """Check labels and pixels of images.
 
         Raises
@@ -177,7 +174,7 @@ class ImageChecksums:
             total = int(x.sum(dtype=np.int64))
             if counts != labels or total != pixels:
                 raise SourceError(
-                    f"{where}: the {part} images must have labels {labels} times and "
+                    f"{origin}: the {part} images must have labels {labels} times and "
                     f"pixels that sum to {pixels}, got {counts} and {total}. Delete the "
                     "file and fetch it again.",
                     "op.stream",

@@ -16,6 +16,7 @@ from onepass.errors import (
     ParameterError,
     SourceError,
     TypeMismatchError,
+    calling,
     did_you_mean,
     first_unencodable,
 )
@@ -182,14 +183,14 @@ def _ordered(files: Sequence[File], depth: int, name: str) -> tuple[list[FoundFi
     keys = list(found[0].partitions)
     if odd := next((one for one in found if list(one.partitions) != keys), None):
         raise SourceError(
-            f"all files of {name} must be in folders with the keys of {files[0]}, "
-            f"{keys}, got {list(odd.partitions)} for {odd.file}. Move the file, or "
-            "select files by a pattern.",
+            f"all files of {name} must be in folders with the keys of {files[0]}, {keys}, got "
+            f"{list(odd.partitions)} for {odd.file}. Move the file, or select files by a pattern.",
             _WHERE,
         )
     return sorted(found, key=lambda one: natural_key(str(one.file))), name
 
 
+@calling("op.stream.read")
 def read(
     source: str | os.PathLike[str] | IO[bytes] | IO[str] | TableLike | Iterable[object] | FoundFile,
     *,
@@ -327,7 +328,7 @@ def read(
     >>> rows.skipped, rows.y.sum()
     (1, np.float64(4.0))
     """
-    requested, expected = check_types(types, _WHERE), check_types(dtypes, _WHERE)
+    requested, expected = check_types(types), check_types(dtypes)
     reading = ReadOptions(
         format=format,
         delimiter={"tab": "\t", "\\t": "\t"}.get(delimiter or "", delimiter),

@@ -260,9 +260,8 @@ class Frame(BaseSource):
         for label in self._frame.columns:
             if isinstance(label, tuple):  # a MultiIndex of pandas
                 raise ColumnError(
-                    "the columns of the frame must have names of one level, got "
-                    f"{label!r}. Join the levels: frame.columns = ['_'.join(map(str, "
-                    "c)) for c in frame.columns].",
+                    f"the columns of the frame must have names of one level, got {label!r}. Join "
+                    "the levels: frame.columns = ['_'.join(map(str, c)) for c in frame.columns].",
                     _WHERE,
                 )
         super().__init__(name, len(self._frame), repeatable=True, prefetch=False)
@@ -427,9 +426,8 @@ class _RowSplitter:
         if not good:
             form = "a pair (x, y), like the first row" if self.pairs else "a dict of named features"
             raise TypeMismatchError(
-                f"{self._located(number)} must be {form}, got {type(row).__name__}. "
-                "Pass all rows in one form: dicts, pairs (x, y), or one array of shape "
-                "(n, d).",
+                f"{self._located(number)} must be {form}, got {type(row).__name__}. Pass all rows "
+                "in one form: dicts, pairs (x, y), or one array of shape (n, d).",
                 _WHERE,
             )
         x, y = row if self.pairs else (row, None)
@@ -518,7 +516,7 @@ def _next(items: Iterator[_Item]) -> list[_Item]:
 _MIN_ROWS = 10  # minimum number of labels for the check
 
 
-def check_labels(targets: Sequence[Array], where: str, target: str) -> None:
+def check_labels(targets: Sequence[Array], place: str, target: str) -> None:
     """Raise if nearly all text targets differ, since each would be a class.
 
     Raises
@@ -530,7 +528,7 @@ def check_labels(targets: Sequence[Array], where: str, target: str) -> None:
     different = len(set(labels))
     if len(labels) >= _MIN_ROWS and different > 0.9 * len(labels):
         raise TypeMismatchError(
-            f"{where} must contain numbers, or labels that repeat, got {different:,} different "
+            f"{place} must contain numbers, or labels that repeat, got {different:,} different "
             f"texts in {len(labels):,} rows, such as {labels[0]!r}. Pass types={{{target!r}: "
             f"'number'}} (--type {target}=number), with decimal= and thousands= (--decimal, "
             f"--thousands) as needed, if they are numbers; types={{{target!r}: 'text'}} "

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import OnepassError, RowsRefusedWarning, SourceError
+from onepass.errors import OnepassError, RowsRefusedWarning, SourceError, public
 from onepass.stream.choice import ColumnSelection, Split
 from onepass.stream.dtypes import ColumnTypes, missing_column
 from onepass.stream.literals import TYPE_NAMES, TextParser
@@ -512,8 +512,8 @@ class Stream:
         read: Mapping[str, object] | None = None,
     ) -> None:
         self.name = source.name
-        requested = None if block is None else whole(block, "block", "op.stream", low=1)
-        self.start = self.rows_read = whole(start, "start", "op.stream", low=0)
+        requested = None if block is None else whole(block, "block", low=1)
+        self.start = self.rows_read = whole(start, "start", low=0)
         self.fraction: float | None = None
         self.bad_rows = self.incomplete_rows = 0
         self._bad: list[OnepassError] = []  # errors of the first bad rows
@@ -572,9 +572,8 @@ class Stream:
         if self._task is None:
             targets = self._first_targets()
             if isinstance(self.target, str) and self.target not in self._requested_types:
-                check_labels(
-                    targets, f"op.stream: {self.name}: the target {self.target!r}", self.target
-                )
+                place = f"op.stream: {self.name}: the target {self.target!r}"
+                check_labels(targets, place, self.target)
             self._task = infer_task(targets) if targets else None
         return self._task
 
@@ -625,6 +624,7 @@ class Stream:
         """
         return differences(fingerprint, self.fingerprint, self._first_rows())
 
+    @public
     def cut(self, block: int) -> None:
         """Set the block size, unless the user has set it.
 
@@ -642,7 +642,7 @@ class Stream:
         [2, 1]
         """
         if self.requested_block is None:
-            requested = whole(block, "block", "op.stream", low=1)
+            requested = whole(block, "block", low=1)
             self.block = self.requested_block = requested
 
     def __repr__(self) -> str:
@@ -667,9 +667,8 @@ class Stream:
     def _open_chunks(self, start: int, *, tap: bool = False) -> Iterator[Chunk]:
         if self._was_started and not self.repeatable:
             raise SourceError(
-                f"{self.name} must be iterated only once, since its source cannot be "
-                "read again, got a second iteration. Write the rows to a file to read "
-                "them again.",
+                f"{self.name} must be iterated only once, since its source cannot be read again, "
+                "got a second iteration. Write the rows to a file to read them again.",
                 "op.stream",
             )
         self._was_started = True
@@ -786,9 +785,8 @@ class Stream:
             )
         if seen < self.start:
             raise SourceError(
-                f"{self.name} must contain the {self.start:,} rows to skip, got "
-                f"{seen:,}. Check that the source is the same, or pass a smaller "
-                "`start`.",
+                f"{self.name} must contain the {self.start:,} rows to skip, got {seen:,}. Check "
+                "that the source is the same, or pass a smaller `start`.",
                 "op.stream",
             )
         if bad == seen:
@@ -801,16 +799,14 @@ class Stream:
         if not rebatcher.used and not self.start:
             if rebatcher.gaps:
                 raise SourceError(
-                    f"{self.name} must contain complete rows, got a missing value in "
-                    f"each of its {rebatcher.seen} rows that have a target. Drop empty "
-                    "columns, or pass missing='keep' (--missing impute) to keep such "
-                    "rows.",
+                    f"{self.name} must contain complete rows, got a missing value in each of its "
+                    f"{rebatcher.seen} rows that have a target. Drop empty columns, or pass "
+                    "missing='keep' (--missing impute) to keep such rows.",
                     "op.stream",
                 )
             which = "they are" if self.target is None else f"the target {self.target!r} is"
             raise SourceError(
                 f"{self.name} must contain targets, but {which} missing in all of its "
-                f"{rebatcher.seen} rows. Pass another target, or None to read only "
-                "features.",
+                f"{rebatcher.seen} rows. Pass another target, or None to read only features.",
                 "op.stream",
             )

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from onepass.errors import ParameterError, ShapeError
+from onepass.errors import ParameterError, ShapeError, public
 from onepass.types import Array, ArrayLike
 from onepass.validation import labels, whole
 from onepass.validation.table import Table, TableLike, has_names, is_frame
@@ -241,6 +241,7 @@ class Experiences:
         """For each test set, the index of the experience after which its task has been learned."""
         return self.learned or tuple(range(len(self.tasks)))
 
+    @public
     def held_out(self, rows: int) -> Experiences:
         """Return the tasks with their last training rows as test rows, excluded from training.
 
@@ -256,20 +257,17 @@ class Experiences:
         ParameterError
             If a task has no more training rows than ``rows``, or experiences are not tasks.
         """
-        where = "Experiences.held_out"
         if self.tests:
             raise ParameterError(
                 "each experience must be a task, got blocks without boundaries. Hold "
-                "out rows first, then remove the boundaries.",
-                where,
+                "out rows first, then remove the boundaries."
             )
-        whole(rows, "rows", where, low=1)
+        whole(rows, "rows", low=1)
         fewest = min(len(task.train.rows) for task in self.tasks)
         if rows >= fewest:
             raise ParameterError(
                 f"`rows` must be less than the {fewest} training rows of the smallest "
-                f"task, got {rows}. Hold out fewer rows.",
-                where,
+                f"task, got {rows}. Hold out fewer rows."
             )
         subset = slice(-rows), slice(-rows, None)
         tasks = [
@@ -291,7 +289,7 @@ def _row_bytes(rows: Array | Table) -> bytes:
 _TESTED = 5  # by default, one of this many rows is a test row
 
 
-def experience(given: object, name: str, where: str) -> Experience:
+def experience(given: object, name: str) -> Experience:
     """Convert an argument to an experience.
 
     Parameters
@@ -301,8 +299,6 @@ def experience(given: object, name: str, where: str) -> Experience:
         rows.
     name : str
         Default name.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -315,37 +311,35 @@ def experience(given: object, name: str, where: str) -> Experience:
 
     Examples
     --------
-    >>> one = experience((np.eye(10), np.arange(10) % 2), "first", "here")
+    >>> one = experience((np.eye(10), np.arange(10) % 2), "first")
     >>> one.X.shape, one.X_test.shape, one.classes
     ((8, 10), (2, 10), (0, 1))
     """
     if isinstance(given, Experience):
-        return _testable(given, where)
+        return _testable(given)
     if not isinstance(given, (tuple, list)) or len(given) not in {2, 4}:
         raise ParameterError(
             "an experience must be an Experience, (X, y) or (X, y, X_test, y_test), "
             f"got {type(given).__name__}. Pass rows with their targets, or create tasks "
-            "with op.stream.experiences(X, y).",
-            where,
+            "with op.stream.experiences(X, y)."
         )
-    X, y = _pair(given[0], given[1], where)
+    X, y = _pair(given[0], given[1])
     if len(given) == 4:
-        X_test, y_test = _pair(given[2], given[3], where)
+        X_test, y_test = _pair(given[2], given[3])
     else:
         tested = np.arange(len(y)) % _TESTED == _TESTED // 2
         X, y, X_test, y_test = X[~tested], y[~tested], X[tested], y[tested]
     real = y.dtype.kind == "f" or y.ndim > 1
     classes = () if real else tuple(np.unique(np.concatenate([y, y_test])).tolist())
-    return _testable(Experience(name, X, y, X_test, y_test, classes), where)
+    return _testable(Experience(name, X, y, X_test, y_test, classes))
 
 
-def _testable(one: Experience, where: str) -> Experience:
+def _testable(one: Experience) -> Experience:
     if not len(one.y_test):
         raise ShapeError(
             f"experience {one.name!r} must have test rows, got {len(one.y)} training "
             "rows and no test rows. Pass X_test and y_test, or at least three rows, "
-            "one of which becomes a test row.",
-            where,
+            "one of which becomes a test row."
         )
     return one
 
@@ -371,17 +365,15 @@ def make_tasks(
     )
 
 
-def _pair(X: TableLike, y: ArrayLike, where: str) -> tuple[Any, Array]:
+def _pair(X: TableLike, y: ArrayLike) -> tuple[Any, Array]:
     rows, targets = as_rows(X), np.asarray(y)
     if targets.ndim < 1 or len(rows) != len(targets):
         raise ShapeError(
-            f"an experience must have one target per row, got {len(rows)} rows and "
-            f"targets of shape {targets.shape}. Pass X of shape (n, …) and y of shape "
-            "(n,).",
-            where,
+            f"an experience must have one target per row, got {len(rows)} rows and targets of "
+            f"shape {targets.shape}. Pass X of shape (n, …) and y of shape (n,)."
         )
     if targets.ndim == 1 and targets.dtype.kind != "f":
-        targets = labels(targets, len(targets), where)
+        targets = labels(targets, len(targets))
     return rows, targets
 
 
@@ -442,7 +434,6 @@ _ORDER = 5  # key of the random stream of orders
 def reorder_tasks(
     made: Experiences,
     order: Sequence[int] | str | None,
-    where: str,
     name: str = "order",
     seed: int = 0,
 ) -> Experiences:
@@ -454,7 +445,7 @@ def reorder_tasks(
         The tasks.
     order : sequence of int, "random" or None
         Indices of the tasks in their new order; None to preserve the order.
-    where, name : str
+    name : str
         The public call and its argument, for messages.
     seed : int, default=0
         Seed of the random order.
@@ -474,7 +465,6 @@ def reorder_tasks(
     if sorted(wanted) != list(range(len(made))):
         raise ParameterError(
             f"`{name}` must contain each of the indices 0 to {len(made) - 1} once, got "
-            f"{wanted}. Pass a permutation of range({len(made)}), or 'random'.",
-            where,
+            f"{wanted}. Pass a permutation of range({len(made)}), or 'random'."
         )
     return replace(made, tasks=tuple(made.tasks[task] for task in wanted))

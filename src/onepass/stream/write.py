@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from onepass.errors import ParameterError, SourceError
+from onepass.errors import ParameterError, SourceError, calling
 from onepass.serialization.atomic import atomic_write, write_errors
 from onepass.types import Array
 
@@ -30,6 +30,7 @@ _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _MAX_INTEGER = 2.0**53  # above it, float64 does not represent all integers
 
 
+@calling("op.stream.write")
 def write(
     blocks: Iterable[Mapping[str, Array]],
     target: str | os.PathLike[str] | IO[str],
@@ -77,8 +78,8 @@ def write(
     if not isinstance(target, (str, os.PathLike)):
         return _write_text(blocks, target, ",")
     path = Path(target)
-    suffix, packed = written_as(path, _WHERE)
-    with write_errors(path, _WHERE), atomic_write(path) as temporary:
+    suffix, packed = written_as(path)
+    with write_errors(path), atomic_write(path) as temporary:
         if suffix == ".parquet":
             return _parquet(blocks, temporary, path)
         opened: Any = gzip.open if packed else open
@@ -97,14 +98,12 @@ def _counted(
         on_progress(rows)
 
 
-def written_as(path: Path, where: str) -> tuple[str, bool]:
+def written_as(path: Path) -> tuple[str, bool]:
     """Return the suffix that determines the format of a table, and whether it is compressed.
 
     Parameters
     ----------
     path : Path
-    where : str
-        The public call, for the message.
 
     Raises
     ------
@@ -113,7 +112,7 @@ def written_as(path: Path, where: str) -> tuple[str, bool]:
 
     Examples
     --------
-    >>> written_as(Path("table.CSV.gz"), "here")
+    >>> written_as(Path("table.CSV.gz"))
     ('.csv', True)
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
@@ -122,8 +121,7 @@ def written_as(path: Path, where: str) -> tuple[str, bool]:
     if suffix not in _DELIMITERS and (packed or suffix != ".parquet"):
         raise ParameterError(
             f"{path} must end in .csv, .tsv, .csv.gz, .tsv.gz or .parquet, got "
-            f"{''.join(suffixes[-2:]) or 'no suffix'!r}. Rename the file.",
-            where,
+            f"{''.join(suffixes[-2:]) or 'no suffix'!r}. Rename the file."
         )
     return suffix, packed
 

@@ -101,14 +101,12 @@ def is_finite(array: Floats) -> bool:
     return math.isfinite(total) or bool(np.isfinite(array).all())
 
 
-def refuse_nonfinite(array: Floats, where: str, what: str, names: Sequence[str] | None) -> None:
+def refuse_nonfinite(array: Floats, what: str, names: Sequence[str] | None) -> None:
     """Raise if an array contains NaN or infinity; the message gives the first position.
 
     Parameters
     ----------
     array : ndarray of shape (n, d)
-    where : str
-        The public call, for messages.
     what : str
         The name of the argument.
     names : sequence of str, optional
@@ -133,7 +131,6 @@ def refuse_nonfinite(array: Floats, where: str, what: str, names: Sequence[str] 
     )
     raise NotFiniteError(
         f"`{what}` must be finite. Input {what} contains {word}{place}",
-        where,
         remedy=remedy,
         row=None if one else i,
         column=column,
@@ -176,7 +173,7 @@ def is_small_table(X: object, values: int) -> bool:
 
 
 def matrix(
-    X: TableLike, where: str, *, d: int | None = None, names: Sequence[str] | None = None
+    X: TableLike, *, d: int | None = None, names: Sequence[str] | None = None
 ) -> tuple[Floats, list[str] | None]:
     """Validate X; return a finite array of shape (n, d), and the column names or None.
 
@@ -184,8 +181,6 @@ def matrix(
     ----------
     X : array-like of shape (n, d), Table or DataFrame
         Columns of a table or frame are selected by name if ``names`` is given.
-    where : str
-        The public call, for messages: ``"RLSRegressor.partial_fit"``.
     d : int, optional
         The number of columns seen at fit time.
     names : sequence of str, optional
@@ -199,32 +194,28 @@ def matrix(
     columns: list[str] | None = None
     finite = False
     if isinstance(X, Table) or is_frame(X):
-        array, columns, finite = _plain_rows(X, names, where) or _table_rows(X, names, where)
+        array, columns, finite = _plain_rows(X, names) or _table_rows(X, names)
     else:
-        array = _numbers(X, where, "X")
+        array = _numbers(X, "X")
     if array.ndim != 2:
         raise ShapeError(
             f"Expected 2D array `X` of shape (n, d), got {array.ndim}D array instead, "
             f"of shape {array.shape}. Reshape your data: X.reshape(1, -1) if it is one "
-            "row, X.reshape(-1, 1) if it is one feature.",
-            where,
+            "row, X.reshape(-1, 1) if it is one feature."
         )
     if array.shape[1] == 0:
         raise ShapeError(
             f"`X` must have columns, got 0 feature(s) (shape={array.shape}) while a "
-            "minimum of 1 is required. Pass at least one column.",
-            where,
+            "minimum of 1 is required. Pass at least one column."
         )
     if d is not None and array.shape[1] != d:
-        name = where.partition(".")[0]
         raise ShapeError(
-            f"X has {array.shape[1]} features, but {name} is expecting {d} features as "
+            f"X has {array.shape[1]} features, but it is expecting {d} features as "
             "input, as in the first block. Start a new learner for other features, or "
-            "encode rows with names by op.features.Encode, which accepts new columns.",
-            where,
+            "encode rows with names by op.features.Encode, which accepts new columns."
         )
     if not finite:
-        refuse_nonfinite(array, where, "X", columns or names)
+        refuse_nonfinite(array, "X", columns or names)
     return array, columns
 
 
@@ -241,35 +232,32 @@ def torch_compatible(array: Array) -> Array:
     return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
-def row_vector(x: RowLike, where: str, *, d: int | None, names: Sequence[str] | None) -> Floats:
+def row_vector(x: RowLike, *, d: int | None, names: Sequence[str] | None) -> Floats:
     """Validate one row; return a finite array of shape (d,). A dict is read by column name."""
     if type(x) is not np.ndarray and (names is not None or isinstance(x, Mapping)):
         x = named_row(x)
     if isinstance(x, dict):
         if names is None and d is not None:
             raise ColumnError(
-                f"`x` must be an array of shape ({d},), because earlier rows had no "
-                "feature names, got a dict. Start a new learner to use rows given as "
-                "dicts.",
-                where,
+                f"`x` must be an array of shape ({d},), because earlier rows had no feature names, "
+                "got a dict. Start a new learner to use rows given as dicts."
             )
         row = None if names is None else _plain_row(x, names)
         if row is not None:
             return row
-        return matrix(Table.from_rows([x]), where, d=d, names=names)[0].ravel()
+        return matrix(Table.from_rows([x]), d=d, names=names)[0].ravel()
     if type(x) is np.ndarray and x.dtype == np.float64 and x.flags.aligned:
         array: Floats = x
     else:
-        array = _numbers(x, where, "x")
+        array = _numbers(x, "x")
     if array.ndim != 1 or array.shape[0] == 0 or (d is not None and array.shape[0] != d):
         expected = "(d,)" if d is None else f"({d},), as in the first block"
         raise ShapeError(
             f"`x` must be one row of shape {expected}, got {array.shape}. Use "
-            "partial_fit and predict for many rows.",
-            where,
+            "partial_fit and predict for many rows."
         )
     if not np.isfinite(array).all():
-        refuse_nonfinite(array[None, :], where, "x", names)
+        refuse_nonfinite(array[None, :], "x", names)
     return array
 
 
@@ -292,47 +280,43 @@ def _plain_row(x: dict[str, object], names: Sequence[str]) -> Floats | None:
     return array if np.isfinite(array).all() else None
 
 
-def targets(y: ArrayLike | Table | None, n: int, where: str) -> Floats:
+def targets(y: ArrayLike | Table | None, n: int) -> Floats:
     """Validate targets; return a finite array of shape (n,) or (n, c)."""
     if y is None:
         raise TypeMismatchError(
-            "requires y to be passed, but the target y is None. Pass one target per row.",
-            where,
+            "requires y to be passed, but the target y is None. Pass one target per row."
         )
     if isinstance(y, Table) or is_frame(y):
-        plain = _plain_rows(y, None, where)
-        array = _table_rows(y, None, where)[0] if plain is None else plain[0]
+        plain = _plain_rows(y, None)
+        array = _table_rows(y, None)[0] if plain is None else plain[0]
     else:
-        array = _numbers(y, where, "y")
+        array = _numbers(y, "y")
     if array.ndim not in {1, 2} or array.shape[0] != n or 0 in array.shape[1:]:
         raise ShapeError(
             f"`y` must have shape ({n},) or ({n}, c), one target for each row of X, got "
-            f"{array.shape}. Check that X and y come from the same rows.",
-            where,
+            f"{array.shape}. Check that X and y come from the same rows."
         )
-    refuse_nonfinite(array[:, None] if array.ndim == 1 else array, where, "y", None)
+    refuse_nonfinite(array[:, None] if array.ndim == 1 else array, "y", None)
     return array
 
 
-def weights(sample_weight: ArrayLike | None, n: int, where: str) -> Floats | None:
+def weights(sample_weight: ArrayLike | None, n: int) -> Floats | None:
     """Validate row weights; return an array of shape (n,), or None for equal weights."""
     if sample_weight is None:
         return None
-    array = _numbers(sample_weight, where, "sample_weight")
+    array = _numbers(sample_weight, "sample_weight")
     if array.ndim == 0:
         array = np.full(n, float(array))
     if array.shape != (n,):
         raise ShapeError(
             f"`sample_weight` must have shape ({n},), one weight for each row, got "
-            f"{array.shape}. Pass a scalar if all rows have the same weight.",
-            where,
+            f"{array.shape}. Pass a scalar if all rows have the same weight."
         )
-    refuse_nonfinite(array[:, None], where, "sample_weight", None)
+    refuse_nonfinite(array[:, None], "sample_weight", None)
     if (array < 0).any():
         i = int(np.flatnonzero(array < 0)[0])
         raise ParameterError(
             "`sample_weight` must be >= 0",
-            where=where,
             got=f"{array[i]:g}",
             remedy="Use 0 for rows that must not be learned.",
             row=i,
@@ -340,7 +324,7 @@ def weights(sample_weight: ArrayLike | None, n: int, where: str) -> Floats | Non
     return array.astype(np.float64, copy=False)
 
 
-def check_contains_rows(values: object, where: str, what: str = "X") -> None:
+def check_contains_rows(values: object, what: str = "X") -> None:
     """Raise if values are of a usual kind that does not contain rows.
 
     Raises
@@ -351,14 +335,12 @@ def check_contains_rows(values: object, where: str, what: str = "X") -> None:
     if hasattr(values, "toarray") and hasattr(values, "nnz"):
         raise TypeMismatchError(
             f"`{what}` must be a dense array, got the sparse {type(values).__name__}. "
-            "Sparse input is not supported; convert with .toarray().",
-            where,
+            "Sparse input is not supported; convert with .toarray()."
         )
     if isinstance(values, Mapping):
         raise TypeMismatchError(
             f"`{what}` must contain rows, got one dict. Pass a list of dicts, one per "
-            "row, or call predict_one or learn_one of a learner for a single row.",
-            where,
+            "row, or call predict_one or learn_one of a learner for a single row."
         )
     if what != "X" or isinstance(values, np.ndarray):
         return
@@ -378,15 +360,12 @@ def check_contains_rows(values: object, where: str, what: str = "X") -> None:
         ),
     ):
         if matches:
-            raise TypeMismatchError(
-                f"`X` must contain rows of numbers, got {got}. {remedy}",
-                where,
-            )
+            raise TypeMismatchError(f"`X` must contain rows of numbers, got {got}. {remedy}")
 
 
-def _numbers(values: Any, where: str, what: str) -> Floats:
+def _numbers(values: Any, what: str) -> Floats:
     """Convert to an aligned array of float32 or float64."""
-    check_contains_rows(values, where, what)
+    check_contains_rows(values, what)
     shared = plain_array(values)
     try:
         array = np.asarray(values if shared is None else shared)
@@ -396,19 +375,16 @@ def _numbers(values: Any, where: str, what: str) -> Floats:
             array = np.where(np.ma.getmaskarray(values), np.nan, array.astype(np.float64))
     except (ValueError, TypeError, OverflowError) as error:
         raise TypeMismatchError(
-            f"`{what}` must contain numbers, got non-numeric values: {error}. {_remedy(what)}",
-            where,
+            f"`{what}` must contain numbers, got non-numeric values: {error}. {_remedy(what)}"
         ) from error
     if array.dtype.kind == "c":
         raise TypeMismatchError(
             f"`{what}` must be real, got {array.dtype}. Complex data not supported; "
-            "pass the real and imaginary parts as two columns.",
-            where,
+            "pass the real and imaginary parts as two columns."
         )
     if array.dtype.kind not in "biuf":
         raise TypeMismatchError(
-            f"`{what}` must contain numbers, got {array.dtype}. {_remedy(what)}",
-            where,
+            f"`{what}` must contain numbers, got {array.dtype}. {_remedy(what)}"
         )
     if array.dtype not in (np.float32, np.float64):
         return array.astype(np.float64)
@@ -451,7 +427,7 @@ _Rows: TypeAlias = tuple[Floats, list[str] | None, bool]
 """Rows (n, d), the names of their columns or None, and whether they are known to be finite."""
 
 
-def _plain_rows(X: Any, names: Sequence[str] | None, where: str) -> _Rows | None:
+def _plain_rows(X: Any, names: Sequence[str] | None) -> _Rows | None:
     """Convert a plain frame; return None for a table and for other frames."""
     slices = plain_slices(X)
     if slices is None:
@@ -464,7 +440,7 @@ def _plain_rows(X: Any, names: Sequence[str] | None, where: str) -> _Rows | None
             return None
         check_names(labels)
         if named and names is not None:
-            _check_names(labels, names, where)
+            _check_names(labels, names)
             order = [labels.index(name) for name in names]
             labels = list(names)
     rows = np.empty(X.shape)
@@ -481,17 +457,17 @@ def _plain_rows(X: Any, names: Sequence[str] | None, where: str) -> _Rows | None
     return rows, labels if named else None, finite
 
 
-def _table_rows(X: Any, names: Sequence[str] | None, where: str) -> _Rows:
+def _table_rows(X: Any, names: Sequence[str] | None) -> _Rows:
     """Convert a table or a frame."""
     table = X if isinstance(X, Table) else Table.from_frame(X)
     named = table is X or has_names(X)
     if names is not None and named:
-        table = _select_columns(table, names, where)
-    array, finite = _stacked(table, where)
+        table = _select_columns(table, names)
+    array, finite = _stacked(table)
     return array, table.names if named else None, finite
 
 
-def _stacked(table: Table, where: str) -> tuple[Floats, bool]:
+def _stacked(table: Table) -> tuple[Floats, bool]:
     """Stack the columns of a table, which must be numeric; also whether all are known finite."""
     for name, column in table.columns.items():
         if column.dtype.kind != "f":
@@ -500,8 +476,7 @@ def _stacked(table: Table, where: str) -> tuple[Floats, bool]:
             kind = "dates" if column.dtype.kind == "M" else "text"
             raise TypeMismatchError(
                 f"column {name!r} must contain numbers, got {kind}{sample}. Put "
-                "op.features.Encode() in front of the learner with op.Pipeline.",
-                where,
+                "op.features.Encode() in front of the learner with op.Pipeline."
             )
     if not table.columns:
         return np.empty((table.n, 0)), True
@@ -512,15 +487,15 @@ def _stacked(table: Table, where: str) -> tuple[Floats, bool]:
     return rows, write_rows(columns, rows)
 
 
-def _select_columns(table: Table, names: Sequence[str], where: str) -> Table:
+def _select_columns(table: Table, names: Sequence[str]) -> Table:
     """Select columns of a table; raise if a column is missing or the table has other columns."""
     if table.names == list(names):
         return table
-    _check_names(table.names, names, where)
+    _check_names(table.names, names)
     return table.select(names)
 
 
-def _check_names(given: Sequence[str], names: Sequence[str], where: str) -> None:
+def _check_names(given: Sequence[str], names: Sequence[str]) -> None:
     """Raise if column names differ from those seen at fit time."""
     missing = [name for name in names if name not in set(given)]
     unknown = [name for name in given if name not in set(names)]
@@ -536,8 +511,7 @@ def _check_names(given: Sequence[str], names: Sequence[str], where: str) -> None
     raise ColumnError(
         "The feature names should match those that were passed during fit.\n"
         + "".join(parts)
-        + "Pass the same columns, in any order; op.features.Encode() accepts missing columns.",
-        where,
+        + "Pass the same columns, in any order; op.features.Encode() accepts missing columns."
     )
 
 
@@ -578,14 +552,12 @@ class feature_limit:  # noqa: N801  a context manager; a class is faster than a 
         _MAX_FEATURES.reset(self._token)
 
 
-def check_feature_limit(d: int, where: str, what: str = "features") -> None:
+def check_feature_limit(d: int, what: str = "features") -> None:
     """Raise if the number of features, classes or outputs exceeds the limit of this context.
 
     Parameters
     ----------
     d : int
-    where : str
-        The learner, for messages.
     what : {"features", "classes", "outputs"}
 
     Raises
@@ -596,29 +568,27 @@ def check_feature_limit(d: int, where: str, what: str = "features") -> None:
     if limit is not None and d > limit:
         argument, stage, remedy = _EXPECTED[what]
         raise ShapeError(
-            f"{argument} must have at most {limit:,} {what}{stage} got {d:,}. {remedy}; "
-            "or raise the limit: `max_features` of op.durable, --max-features of "
-            "onepass serve.",
-            where,
+            f"{argument} must have at most {limit:,} {what}{stage} got {d:,}. {remedy}; or raise "
+            "the limit: `max_features` of op.durable, --max-features of onepass serve."
         )
 
 
-def warn_of_large_state(d: int, where: str, before: int = 0) -> None:
+def warn_of_large_state(d: int, name: str, before: int = 0) -> None:
     """Warn before a large state of d × d numbers is allocated.
 
     Parameters
     ----------
     d : int
         The number of features.
-    where : str
-        The learner, for messages.
+    name : str
+        The learner.
     before : int
         The previous number of features; no second warning if that state was large too.
     """
     size = 8 * d * d
     if 8 * before * before <= _LARGE < size:
         warnings.warn(
-            f"{where}: `X` has {d:,} features, whose {d:,} × {d:,} state takes {size / 1e9:,.1f} "
+            f"{name}: `X` has {d:,} features, whose {d:,} × {d:,} state takes {size / 1e9:,.1f} "
             f"GB, and learning {_PEAK * size / 1e9:,.1f} GB. Choose fewer columns, hash categories "
             "(encode__categories=hash), or use a learner whose memory is linear in the number of "
             "features: SGD, or ORFit with memory=op.memory.Principal(100).",
@@ -627,14 +597,12 @@ def warn_of_large_state(d: int, where: str, before: int = 0) -> None:
         )
 
 
-def check_labels(labels: list[str], where: str) -> None:
+def check_labels(labels: list[str]) -> None:
     """Raise if a label is too long, within a context that limits features.
 
     Parameters
     ----------
     labels : list of str
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -646,20 +614,17 @@ def check_labels(labels: list[str], where: str) -> None:
     if longest > _MAX_LABEL:
         raise LabelError(
             f"`y` must contain labels of at most {_MAX_LABEL} characters, got one of "
-            f"{longest:,}. Shorten the label.",
-            where,
+            f"{longest:,}. Shorten the label."
         )
 
 
-def check_values(n: int, d: int, where: str, stage: str = "after preprocessing") -> None:
+def check_values(n: int, d: int, stage: str = "after preprocessing") -> None:
     """Raise if a block would have too many values, before they are computed.
 
     Parameters
     ----------
     n, d : int
         The number of rows, and the number of values computed from each row: features or scores.
-    where : str
-        The learner or transformer, for messages.
     stage : str
         What the values are, for messages.
 
@@ -670,23 +635,21 @@ def check_values(n: int, d: int, where: str, stage: str = "after preprocessing")
     if n * d > _MAX_VALUES and _MAX_FEATURES.get() is not None:
         raise ShapeError(
             f"a block must have at most {_MAX_VALUES:,} values, got {n:,} rows of {d:,} "
-            f"values, {stage}. Send fewer rows at a time.",
-            where,
+            f"values, {stage}. Send fewer rows at a time."
         )
 
 
-def labels(y: ArrayLike | None, n: int, where: str, *, what: str = "y") -> Array:
+def labels(y: ArrayLike | None, n: int, *, what: str = "y") -> Array:
     """Validate class labels; return an array of shape (n,) of integers, booleans or text."""
     if y is None:
         raise TypeMismatchError(
-            f"requires {what} to be passed, but the target {what} is None. Pass one label per row.",
-            where,
+            f"requires {what} to be passed, but the target {what} is None. Pass one label per row."
         )
     # dtype=object: otherwise NumPy would convert None and 1 in a list of text to text
     array = np.array(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
     if array.ndim == 2 and array.shape[1] == 1:
         warnings.warn(
-            f"A column-vector y was passed when a 1d array was expected, in {where}. Pass "
+            "A column-vector y was passed when a 1d array was expected. Pass "
             "y.ravel(), of shape (n,).",
             DataConversionWarning,
             stacklevel=2,
@@ -695,16 +658,14 @@ def labels(y: ArrayLike | None, n: int, where: str, *, what: str = "y") -> Array
     if array.shape != (n,):
         raise ShapeError(
             f"`{what}` must have shape ({n},), one label for each row of X, got "
-            f"{array.shape}. Check that X and y come from the same rows.",
-            where,
+            f"{array.shape}. Check that X and y come from the same rows."
         )
     if np.ma.is_masked(y):
         raise LabelError(
             f"`{what}` must contain a label in each row, got a masked array. Drop rows "
-            "without a label.",
-            where,
+            "without a label."
         )
-    return _of_one_kind(array, where, what)
+    return _of_one_kind(array, what)
 
 
 def label_names(labels: ArrayLike) -> list[str]:
@@ -718,7 +679,7 @@ def label_names(labels: ArrayLike) -> list[str]:
     return [f"{k:.0f}" if isinstance(k, float) and k.is_integer() else str(k) for k in plain]
 
 
-def class_names(classes: Any, where: str) -> Array:
+def class_names(classes: Any) -> Array:
     """Validate the parameter ``classes``; return sorted unique labels, or no labels if None.
 
     Raises
@@ -734,51 +695,48 @@ def class_names(classes: Any, where: str) -> Array:
     if n < 0 or isinstance(classes, (str, bytes)):
         raise ParameterError(
             f"`classes` must be a list of labels, got {classes!r}. Pass a list of the "
-            "classes known in advance, such as classes=[0, 1].",
-            where,
+            "classes known in advance, such as classes=[0, 1]."
         )
-    return np.unique(labels(listed, n, where, what="classes")) if n else np.empty(0)
+    return np.unique(labels(listed, n, what="classes")) if n else np.empty(0)
 
 
-def _of_one_kind(array: Array, where: str, what: str) -> Array:
+def _of_one_kind(array: Array, what: str) -> Array:
     """Return the labels if all are whole numbers, booleans or text; otherwise raise."""
     if array.dtype.kind == "f":
-        refuse_nonfinite(array[:, None], where, what, None)
+        refuse_nonfinite(array[:, None], what, None)
         fractions = array[array != np.floor(array)]
         if len(fractions):
             raise LabelError(
                 f"Unknown label type: `{what}` must contain class labels, got fractions "
-                f"such as {fractions[0]:g}. Use a regressor, or bin the values.",
-                where,
+                f"such as {fractions[0]:g}. Use a regressor, or bin the values."
             )
         return array
     if array.dtype.kind == "O":
-        return _object_labels(array, where, what)
+        return _object_labels(array, what)
     if array.dtype.kind == "U":
-        _check_text(array, where, what)
+        _check_text(array, what)
     if array.dtype.kind not in "biuU":
         raise LabelError(
             f"Unknown label type: `{what}` must contain whole numbers or text, got "
-            f"{array.dtype}. Complex data not supported; convert the labels.",
-            where,
+            f"{array.dtype}. Complex data not supported; convert the labels."
         )
     return array
 
 
-def _check_text(array: Array, where: str, what: str) -> None:
+def _check_text(array: Array, what: str) -> None:
     """Raise if labels are too long or cannot be encoded in UTF-8."""
     if what == "y":  # `classes` come from the owner of the learner and have no limit
-        check_labels(array.tolist(), where)
-    check_encodable(array, where, what)
+        check_labels(array.tolist())
+    check_encodable(array, what)
 
 
-def _object_labels(array: Array, where: str, what: str) -> Array:
+def _object_labels(array: Array, what: str) -> Array:
     """Convert objects that are all text or all numbers to an array; otherwise raise."""
     values = array.tolist()
     if not values:
         return array
     if all(isinstance(v, str) for v in values):
-        _check_text(array, where, what)
+        _check_text(array, what)
         return array.astype(str)
     if all(isinstance(v, (bool, int, np.integer, np.bool_)) for v in values):
         whole = np.array(values)
@@ -786,16 +744,14 @@ def _object_labels(array: Array, where: str, what: str) -> Array:
             return whole
         raise LabelError(
             f"`{what}` must contain whole numbers that fit in 64 bits, all signed or "
-            f"all unsigned, got {max(values, key=abs)}. Convert such labels to text.",
-            where,
+            f"all unsigned, got {max(values, key=abs)}. Convert such labels to text."
         )
     if all(isinstance(v, (bool, int, float, np.number, np.bool_)) for v in values):
-        return _of_one_kind(np.array(values, dtype=np.float64), where, what)
+        return _of_one_kind(np.array(values, dtype=np.float64), what)
     first = str if isinstance(values[0], str) else (bool, int, float, np.number, np.bool_)
     i, odd = next((i, v) for i, v in enumerate(values) if not isinstance(v, first))
     raise LabelError(
         f"Unknown label type: `{what}` must contain labels of one kind, text or whole numbers",
-        where=where,
         got=f"{odd!r}",
         remedy="Drop rows without a label, and convert all labels to one type.",
         row=i,
@@ -832,7 +788,7 @@ def equal_parameters(one: Any, two: Any) -> bool:
     return bool(one == two)
 
 
-def check_same_parameters(one: object, two: object, names: Sequence[str], where: str) -> None:
+def check_same_parameters(one: object, two: object, names: Sequence[str]) -> None:
     """Raise if two objects differ in class or in a parameter.
 
     Parameters
@@ -840,8 +796,6 @@ def check_same_parameters(one: object, two: object, names: Sequence[str], where:
     one, two : learner, feature or Pipeline
     names : sequence of str
         The parameters that must be equal.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -851,8 +805,7 @@ def check_same_parameters(one: object, two: object, names: Sequence[str], where:
     if type(one) is not type(two):
         raise MergeError(
             f"`other` must be of the same class, {type(one).__name__}, got "
-            f"{type(two).__name__}. Merge learners of one class with equal parameters.",
-            where,
+            f"{type(two).__name__}. Merge learners of one class with equal parameters."
         )
     excluded = getattr(one, "outside", {})  # networks are compared by their fitted attributes
     for name in names:
@@ -861,22 +814,18 @@ def check_same_parameters(one: object, two: object, names: Sequence[str], where:
         first, second = getattr(one, name), getattr(two, name)
         if not equal_parameters(first, second):
             raise MergeError(
-                f"`{name.lstrip('_')}` of {type(one).__name__} must be the same in "
-                f"both, {first!r} as in the first, got {second!r}. Train both with the "
-                "same parameters.",
-                where,
+                f"`{name.lstrip('_')}` of {type(one).__name__} must be the same in both, {first!r} "
+                f"as in the first, got {second!r}. Train both with the same parameters."
             )
 
 
-def column_positions(one: Any, other: Any, where: str) -> ColumnPositions:
+def column_positions(one: Any, other: Any) -> ColumnPositions:
     """Match the columns of two learners by name, or in order if they have no names.
 
     Parameters
     ----------
     one, other : learner or feature
         ``other`` has ``n_features_in_``, and ``feature_names_in_`` if its columns have names.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -897,8 +846,7 @@ def column_positions(one: Any, other: Any, where: str) -> ColumnPositions:
         raise MergeError(
             f"both must have {one.n_features_in_} features, as the first has, got {d}. "
             "Train on data frames or dicts, whose features have names, or call grow on "
-            "the one with fewer features.",
-            where,
+            "the one with fewer features."
         )
     return ColumnPositions(np.arange(d), d, None if first is None else list(first))
 
@@ -906,7 +854,6 @@ def column_positions(one: Any, other: Any, where: str) -> ColumnPositions:
 def in_range(
     value: object,
     name: str,
-    where: str,
     *,
     above: float | None = None,
     low: float | None = None,
@@ -935,13 +882,12 @@ def in_range(
         right = f"{high:g}]" if high is not None else "inf)"
         raise ParameterError(
             f"`{name}` must be a number in {left}, {right}, got {value!r}",
-            where,
             remedy=f"Choose another `{name}`.",
         )
     return number
 
 
-def whole(value: object, name: str, where: str, *, low: int) -> int:
+def whole(value: object, name: str, *, low: int) -> int:
     """Validate a hyperparameter; return an integer >= low.
 
     Raises
@@ -952,15 +898,12 @@ def whole(value: object, name: str, where: str, *, low: int) -> int:
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
         raise ParameterError(
             f"`{name}` must be a whole number >= {low}, got {value!r}",
-            where,
             remedy=f"Choose another `{name}`.",
         )
     return int(value)
 
 
-def check_subset(
-    given: Iterable[str] | None, known: Sequence[str], name: str, where: str
-) -> list[str]:
+def check_subset(given: Iterable[str] | None, known: Sequence[str], name: str) -> list[str]:
     """Validate a selection of names; return it in the order of ``known``, or all names if None.
 
     Raises
@@ -977,7 +920,6 @@ def check_subset(
         hint = did_you_mean(invalid, known) if isinstance(invalid, str) else ""
         raise ParameterError(
             f"`{name}` must be a list of some of {', '.join(known)}, got "
-            f"{invalid!r}.{hint} Pass a list of these names.",
-            where,
+            f"{invalid!r}.{hint} Pass a list of these names."
         )
     return [item for item in known if item in selected]

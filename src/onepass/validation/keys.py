@@ -42,14 +42,14 @@ class Keys(NamedTuple):
     """The different keys, in order of their first rows."""
 
 
-def plain_key(value: object, where: str, what: str = "keys", row: int | None = None) -> Key:
+def plain_key(value: object, what: str = "keys", row: int | None = None) -> Key:
     """Validate one key.
 
     Parameters
     ----------
     value : object
-    where, what : str
-        The public call and the keys, for messages.
+    what : str
+        What the key is, for messages.
     row : int, optional
         The row of the key.
 
@@ -69,14 +69,13 @@ def plain_key(value: object, where: str, what: str = "keys", row: int | None = N
     got = "a missing key" if is_missing_value(value) else repr(value)
     raise TypeMismatchError(
         f"{what} must be text or whole numbers (in float64, below 2**53)",
-        where,
         got=got,
         remedy="Convert keys to text or whole numbers, and drop rows without a key.",
         row=row,
     )
 
 
-def split_keys(X: Any, by: str | int, where: str) -> tuple[Keys, Any, list[str] | None]:
+def split_keys(X: Any, by: str | int) -> tuple[Keys, Any, list[str] | None]:
     """Split rows into their keys and their other columns.
 
     Parameters
@@ -84,8 +83,6 @@ def split_keys(X: Any, by: str | int, where: str) -> tuple[Keys, Any, list[str] 
     X : array-like of shape (n, d), Table, DataFrame or sequence of dicts
     by : str or int
         The name of the key column, or its index in arrays.
-    where : str
-        The public call, for messages.
 
     Returns
     -------
@@ -101,66 +98,62 @@ def split_keys(X: Any, by: str | int, where: str) -> tuple[Keys, Any, list[str] 
     TypeMismatchError
         If a key is missing, or neither text nor a whole number, or ``by`` is of another type.
     """
-    _check_by(by, where)
+    _check_by(by)
     if isinstance(by, str):
         if isinstance(X, Table):
-            _check_named(by, X.names, where)
-            return _coded(X[by], by, where), X.drop([by]), X.names
+            _check_named(by, X.names)
+            return _coded(X[by], by), X.drop([by]), X.names
         if is_frame(X):
             frame = narwhals_frame(X)
-            _check_named(by, frame.columns, where)
+            _check_named(by, frame.columns)
             names = [str(name) for name in frame.columns]
-            return _coded(frame[by], by, where), frame.drop(by).to_native(), names
+            return _coded(frame[by], by), frame.drop(by).to_native(), names
         if isinstance(X, (list, tuple)) and all(isinstance(row, Mapping) for row in X):
             names = list(dict.fromkeys(str(name) for row in X for name in row))
             if X:
-                _check_named(by, names, where)
+                _check_named(by, names)
             rest = [{name: value for name, value in row.items() if name != by} for row in X]
-            return _coded([row.get(by) for row in X], by, where), rest, names
-        check_contains_rows(X, where)
+            return _coded([row.get(by) for row in X], by), rest, names
+        check_contains_rows(X)
         raise ColumnError(
             "`by` must be the index of a column if rows have no column names, got "
-            f"{by!r}. Pass a data frame or dicts, or an index such as by=0.",
-            where,
+            f"{by!r}. Pass a data frame or dicts, or an index such as by=0."
         )
-    check_contains_rows(X, where)
+    check_contains_rows(X)
     array = narwhals_frame(X).to_numpy() if is_frame(X) else X
     array = _unmasked(array if isinstance(array, np.ndarray) else np.array(array, dtype=object))
     if array.ndim != 2 or not -array.shape[1] <= by < array.shape[1]:
         raise ShapeError(
             f"`X` must be an array of shape (n, d) with the key column {by}, got shape "
-            f"{array.shape}. Pass the key as one of the columns.",
-            where,
+            f"{array.shape}. Pass the key as one of the columns."
         )
-    return _coded(array[:, by], by, where), np.delete(array, by, axis=1), None
+    return _coded(array[:, by], by), np.delete(array, by, axis=1), None
 
 
-def split_row(x: Any, by: str | int, where: str) -> tuple[Key, Any]:
+def split_row(x: Any, by: str | int) -> tuple[Key, Any]:
     """Split one row, an array or a dict, into its key and its other values."""
-    _check_by(by, where)
+    _check_by(by)
     x = named_row(x)
     if isinstance(x, Mapping):
         if by not in x:
-            _check_named(by, list(x), where)
+            _check_named(by, list(x))
         rest = {name: value for name, value in x.items() if name != by}
-        return plain_key(x[by], where), rest
+        return plain_key(x[by]), rest
     row = _unmasked(x) if isinstance(x, np.ndarray) else np.array(x, dtype=object)
     if isinstance(by, str) or row.ndim != 1 or not -len(row) <= by < len(row):
         raise ColumnError(
             f"the row must have the key {by!r}, got a row without it. Pass a dict with "
-            "this name, or an array of shape (d,) if `by` is an index.",
-            where,
+            "this name, or an array of shape (d,) if `by` is an index."
         )
-    return plain_key(row[by], where), np.delete(row, by)
+    return plain_key(row[by]), np.delete(row, by)
 
 
-def _check_by(by: object, where: str) -> None:
+def _check_by(by: object) -> None:
     """Raise if `by` is neither a name nor an index."""
     if isinstance(by, bool) or not isinstance(by, (str, int, np.integer)):
         raise TypeMismatchError(
             "`by` must be the name of the key column, or its index in arrays, got "
-            f"{by!r}. Pass text or a whole number.",
-            where,
+            f"{by!r}. Pass text or a whole number."
         )
 
 
@@ -172,17 +165,16 @@ def _unmasked(array: Any) -> Array:
     return np.asarray(array)
 
 
-def _check_named(by: object, names: Sequence[object], where: str) -> None:
+def _check_named(by: object, names: Sequence[object]) -> None:
     """Raise if there is no key column of this name."""
     if by not in names:
         raise ColumnError(
             f"the rows must have the key column {by!r}, got the columns "
-            f"{join_names([str(name) for name in names])}. Set `by` to one of them.",
-            where,
+            f"{join_names([str(name) for name in names])}. Set `by` to one of them."
         )
 
 
-def _coded(values: Any, by: str | int, where: str) -> Keys:
+def _coded(values: Any, by: str | int) -> Keys:
     """Replace keys by codes."""
     column: Any = None
     if len(values) != 1:  # one value is faster without Arrow
@@ -199,7 +191,7 @@ def _coded(values: Any, by: str | int, where: str) -> Keys:
     if column is None or column.null_count or not _is_plain(column.type):
         codes, found = np.empty(len(values), dtype=np.int32), dict[Key, int]()
         for i, value in enumerate(values):  # keys of mixed types, or invalid ones
-            key = plain_key(value, where, f"keys in column {by!r}", i)
+            key = plain_key(value, f"keys in column {by!r}", i)
             codes[i] = found.setdefault(key, len(found))
         return Keys(codes, list(found))
     coded: Any = column.dictionary_encode()

@@ -147,9 +147,8 @@ class Table:
         if isinstance(key, str):
             if key not in self.columns:
                 raise ColumnError(
-                    f"there is no column {key!r}; the columns are "
-                    f"{join_names(self.names)}. Check the spelling, or the source of "
-                    "the table.",
+                    f"there is no column {key!r}; the columns are {join_names(self.names)}. Check "
+                    "the spelling, or the source of the table.",
                     "Table",
                 )
             return self.columns[key]
@@ -281,7 +280,7 @@ def to_column(values: Sequence[object] | Array, name: str) -> Array:
     if array.dtype.kind == "m":
         return array / np.timedelta64(1, "s")
     if array.dtype.kind in "US":
-        return check_encodable(array.astype(str).astype(object), "Table", name)
+        return check_encodable(array.astype(str).astype(object), name)
     if array.dtype.kind == "O":
         return _from_objects(array.tolist(), name)
     raise TypeMismatchError(
@@ -303,7 +302,7 @@ def _from_objects(values: list[object], name: str) -> Array:
     if kinds <= _PLAIN_NUMBERS:
         return _numbers(values, name)
     if kinds <= _PLAIN_TEXT:
-        return check_encodable(_array(values), "Table", name)
+        return check_encodable(_array(values), name)
     if any(kind.__name__ == "Period" for kind in kinds):  # of pandas
         values = [getattr(v, "start_time", v) for v in values]
     present = [v for v in values if not is_missing_value(v)]
@@ -311,7 +310,7 @@ def _from_objects(values: list[object], name: str) -> Array:
         return _numbers([None if is_missing_value(v) else v for v in values], name)
     if all(isinstance(v, str) for v in present):
         texts = [None if is_missing_value(v) else str(v) for v in values]
-        return check_encodable(_array(texts), "Table", name)
+        return check_encodable(_array(texts), name)
     if all(isinstance(v, (dt.date, np.datetime64)) for v in present):
         return dates_from(
             [None if is_missing_value(v) else v for v in values], f"Table: column {name!r}"
@@ -322,14 +321,13 @@ def _from_objects(values: list[object], name: str) -> Array:
     kinds = {type(v) for v in present}
     raise TypeMismatchError(
         f"column {name!r} must contain one kind of value (numbers, text or dates), got "
-        f"{', '.join(sorted(kind.__name__ for kind in kinds))}. Convert it, such as a "
-        "list to several columns of numbers and other objects to text by str, or drop "
-        "it.",
+        f"{', '.join(sorted(kind.__name__ for kind in kinds))}. Convert it, such as a list to "
+        "several columns of numbers and other objects to text by str, or drop it.",
         "Table",
     )
 
 
-def check_encodable(column: Array, where: str, name: str) -> Array:
+def check_encodable(column: Array, name: str) -> Array:
     """Raise if a column has text that UTF-8 cannot encode; return the column.
 
     Such text cannot be stored in a file.
@@ -343,7 +341,6 @@ def check_encodable(column: Array, where: str, name: str) -> Array:
     if odd is not None:
         raise TypeMismatchError(
             f"{name!r} must contain text that UTF-8 can encode",
-            where,
             got=f"{odd!a}",
             remedy="Replace the lone surrogate with the complete character, or remove it.",
             row=column.tolist().index(odd),
@@ -357,9 +354,8 @@ def _numbers(values: list[object], name: str) -> Array:
         return np.array(values, dtype=np.float64)  # None becomes nan
     except OverflowError as error:
         raise NumericalError(
-            f"column {name!r} must contain numbers within float64, got an integer of "
-            "more than 308 digits. Convert the column to text, or divide it by a "
-            "constant.",
+            f"column {name!r} must contain numbers within float64, got an integer of more than 308 "
+            "digits. Convert the column to text, or divide it by a constant.",
             "Table",
         ) from error
 
@@ -468,6 +464,5 @@ def series_values(series: Any) -> Array | list[Any]:
 def _duplicate_name(found: str) -> ColumnError:
     """The error for columns that share a name."""
     return ColumnError(
-        f"the names of columns must be unique, got {found}. Rename one of the columns.",
-        "Table",
+        f"the names of columns must be unique, got {found}. Rename one of the columns.", "Table"
     )

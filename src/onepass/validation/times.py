@@ -41,7 +41,7 @@ _MAX = 2.0**63
 _TEXT = re.compile(rf"\s*(\d+\.?\d*(?:e[+-]?\d+)?)\s*({'|'.join(_UNITS)})\s*", re.IGNORECASE)
 
 
-def duration(value: object, name: str, where: str) -> float | str:
+def duration(value: object, name: str) -> float | str:
     """Validate a duration; return a number in the unit of the times, or text such as ``"90min"``.
 
     Parameters
@@ -50,8 +50,6 @@ def duration(value: object, name: str, where: str) -> float | str:
         Greater than 0.
     name : str
         The parameter, for messages.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -60,7 +58,7 @@ def duration(value: object, name: str, where: str) -> float | str:
 
     Examples
     --------
-    >>> duration(dt.timedelta(hours=1.5), "half_life", "Bounded"), seconds("1.5h")
+    >>> duration(dt.timedelta(hours=1.5), "half_life"), seconds("1.5h")
     ('5400s', 5400.0)
     """
     result: float | str | None = None
@@ -79,7 +77,6 @@ def duration(value: object, name: str, where: str) -> float | str:
             f"`{name}` must be a duration > 0: a number in the unit of `time`, or, if "
             f"`time` contains dates, a timedelta or text in {', '.join(_UNITS)}, such "
             f"as '90min', got {value!r}",
-            where,
             remedy=f"Choose another `{name}`.",
         )
     return result
@@ -91,9 +88,7 @@ def seconds(text: str) -> float:
     return math.nan if match is None else float(match[1]) * _UNITS[match[2].lower()]
 
 
-def times(
-    time: Any, n: int, where: str, *, dates: bool, last: float | np.datetime64 | None
-) -> Array:
+def times(time: Any, n: int, *, dates: bool, last: float | np.datetime64 | None) -> Array:
     """Validate the times of n rows.
 
     Parameters
@@ -101,8 +96,6 @@ def times(
     time : array-like of shape (n,), or a single time if n is 1
     n : int
         The number of rows.
-    where : str
-        The public call, for messages.
     dates : bool
         Whether times must be dates; otherwise numbers.
     last : float, int or datetime64, optional
@@ -118,23 +111,21 @@ def times(
     ShapeError, TypeMismatchError, NotFiniteError, ParameterError
         If ``time`` is not one time of this kind for each row, in non-decreasing order.
     """
-    array = _dates(time, where) if dates else as_numbers(time, where)
+    array = _dates(time) if dates else as_numbers(time)
     if array.dtype.kind not in ("M" if dates else "if"):
         kind, rule = ("dates", "a duration") if dates else ("numbers", "a number")
         given = array.dtype if array.dtype.kind != "O" else f"values such as {array.flat[0]!r}"
         raise TypeMismatchError(
             f"`time` must contain {kind}, because the forgetting rule uses {rule}, got "
             f"{given}. Pass {kind}, or use another rule: half_life=60.0 for numbers, "
-            "half_life='1min' for dates.",
-            where,
+            "half_life='1min' for dates."
         )
     if array.ndim == 0 and n == 1:
         array = array[None]
     if array.shape != (n,):
         raise ShapeError(
             f"`time` must have shape ({n},), one time for each row, got {array.shape}. "
-            "Check that X and time come from the same rows.",
-            where,
+            "Check that X and time come from the same rows."
         )
     if np.ma.is_masked(time):
         masked = np.datetime64("NaT") if dates else np.nan
@@ -144,7 +135,6 @@ def times(
     if missing.any():
         raise NotFiniteError(
             "`time` must not be missing or infinite",
-            where=where,
             got=array[missing][0],
             remedy="Drop the row, or fill in its time.",
             row=int(np.argmax(missing)),
@@ -157,7 +147,6 @@ def times(
     hint = " If local clocks were set back, pass dates in UTC or with a time zone."
     raise ParameterError(
         "`time` must not decrease",
-        where,
         got=f"{array[i]} after {array[i - 1] if i else last}",
         remedy=f"Sort the rows by time; equal times are allowed.{hint if dates else ''}",
         row=i,
@@ -229,14 +218,12 @@ def _exact(time: float | np.datetime64) -> Any:
     return int(time.astype(np.int64)) * (10**9 // per_second(np.asarray(time)))
 
 
-def as_numbers(time: TimeLike, where: str) -> Array:
+def as_numbers(time: TimeLike) -> Array:
     """Convert integer times to int64 and real ones to float64; return other kinds unchanged.
 
     Parameters
     ----------
     time : array-like
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -256,32 +243,28 @@ def as_numbers(time: TimeLike, where: str) -> Array:
             return array
         if (large := np.isfinite(array) & (np.abs(array) >= _MAX)).any():
             raise ParameterError(
-                "`time` must contain whole numbers of at most 64 bits, got "
-                f"{given[large][0]}. Subtract a constant, such as the first time, or "
-                "use a larger unit.",
-                where,
+                f"`time` must contain whole numbers of at most 64 bits, got {given[large][0]}. "
+                "Subtract a constant, such as the first time, or use a larger unit."
             )
     if array.dtype.kind not in "if":
         return array
     return array.astype(np.int64 if array.dtype.kind == "i" else np.float64, copy=False)
 
 
-def _dates(time: TimeLike, where: str) -> Array:
+def _dates(time: TimeLike) -> Array:
     """Convert dates of any library to datetime64; return other kinds unchanged."""
     array = np.asarray(time)
     if array.dtype.kind == "O" and all(is_date(value) for value in array.flat):
-        array = dates_from(array.ravel().tolist(), f"{where}: `time`").reshape(array.shape)
-    return as_dates(array, where) if array.dtype.kind == "M" else array
+        array = dates_from(array.ravel().tolist(), "`time`").reshape(array.shape)
+    return as_dates(array) if array.dtype.kind == "M" else array
 
 
-def as_dates(array: Array, where: str) -> Array:
+def as_dates(array: Array) -> Array:
     """Convert dates to microseconds, or to nanoseconds if they are finer.
 
     Parameters
     ----------
     array : ndarray of datetime64
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -292,9 +275,7 @@ def as_dates(array: Array, where: str) -> Array:
     inexact = ~((result.astype(array.dtype) == array) | np.isnat(array))
     if inexact.any():
         raise ParameterError(
-            "`time` must contain dates that fit in 64 bits as microseconds or "
-            f"nanoseconds, got {array[inexact][0]}. Use numbers, and a rule such as "
-            "half_life=60.",
-            where,
+            "`time` must contain dates that fit in 64 bits as microseconds or nanoseconds, got "
+            f"{array[inexact][0]}. Use numbers, and a rule such as half_life=60."
         )
     return result

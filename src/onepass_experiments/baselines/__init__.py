@@ -57,7 +57,7 @@ __all__ = ["AGEM", "DEN", "DERPP", "EWC", "SGD", "SI", "ICaRL", "Joint", "LwF", 
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'onepass_experiments.baselines' has no attribute {name!r}")
-    import_extra("torch", extra="torch", where=f"baselines.{name}")
+    import_extra("torch", extra="torch")
     return getattr(import_module(f"onepass_experiments.baselines.{_PUBLIC[name]}"), name)
 
 

@@ -90,6 +90,6 @@ class AGEM(Replay):
                 w + self.step_size * share * r  # (1)
                 for w, r in zip(step.weights, reference, strict=True)
             ]
-            self._refuse_nonfinite(along, moved, {}, f"{self._where}.learn")
+            self._refuse_nonfinite(along, moved, {})
             velocity = [v - share * r for v, r in zip(step.velocity, reference, strict=False)]
         return replace(step, weights=moved, velocity=velocity)

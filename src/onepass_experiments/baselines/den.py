@@ -45,7 +45,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from onepass import validation
-from onepass.errors import NotFittedError, NumericalError, ParameterError, TypeMismatchError
+from onepass.errors import NotFittedError, NumericalError, ParameterError, TypeMismatchError, public
 from onepass.nn.batch import Batch, RowsLike
 from onepass_experiments.baselines import learner
 from onepass_experiments.baselines.learner import Tasked
@@ -236,13 +236,12 @@ def _proximal_step(
     return u
 
 
-def _linear_layers(module: torch.nn.Module, where: str) -> list[torch.nn.Linear]:
+def _linear_layers(module: torch.nn.Module) -> list[torch.nn.Linear]:
     """Check that the module is a perceptron and return its Linear layers."""
     if not isinstance(module, torch.nn.Sequential):
         raise TypeMismatchError(
             f"`module` must be a torch.nn.Sequential, got {type(module).__name__}. Wrap "
-            "the layers in a Sequential.",
-            where,
+            "the layers in a Sequential."
         )
     wanted = [torch.nn.Linear, torch.nn.ReLU] * (len(module) // 2) + [torch.nn.Linear]
     right = len(wanted) == len(module) and all(
@@ -254,14 +253,12 @@ def _linear_layers(module: torch.nn.Module, where: str) -> list[torch.nn.Linear]
         raise ParameterError(
             "`module` must be Linear layers with biases, none shared, and ReLU between "
             f"them, got {', '.join(type(part).__name__ for part in module)}. Build such "
-            "a perceptron and flatten images beforehand.",
-            where,
+            "a perceptron and flatten images beforehand."
         )
     if not all(w.requires_grad for w in module.parameters()):
         raise ParameterError(
             "all weights of `module` must be trainable, got some that do not require a "
-            "gradient. Call module.requires_grad_(True).",
-            where,
+            "gradient. Call module.requires_grad_(True)."
         )
     return linear
 
@@ -462,6 +459,7 @@ class DEN(Tasked):
     }
     """Scenarios in which the method is known to fail, and the reason."""
 
+    @public
     def __init__(
         self,
         module: torch.nn.Module,
@@ -489,7 +487,7 @@ class DEN(Tasked):
         )
 
         def limit(value: float, name: str) -> float:
-            return validation.in_range(value, name, self._where, low=0.0)
+            return validation.in_range(value, name, low=0.0)
 
         self.sparsity = limit(sparsity, "sparsity")
         self.shrinkage = limit(shrinkage, "shrinkage")
@@ -497,8 +495,8 @@ class DEN(Tasked):
         self.drift = limit(drift, "drift")
         self.loss_threshold = limit(loss_threshold, "loss_threshold")
         self.drift_threshold = limit(drift_threshold, "drift_threshold")
-        self.units = validation.whole(units, "units", self._where, low=0)
-        self._linear = _linear_layers(module, self._where)
+        self.units = validation.whole(units, "units", low=0)
+        self._linear = _linear_layers(module)
         where = {"device": self._like.device, "dtype": torch.long}
         hidden = [layer.out_features for layer in self._linear[:-1]]
         self.stamps_ = tuple(torch.ones(k, **where) for k in hidden)
@@ -634,7 +632,7 @@ class DEN(Tasked):
         self.__dict__.update(
             stamps_=layers.stamps,
             heads_=layers.heads,
-            _trainable=learner.trainable_parameters(self.module, self._where),
+            _trainable=learner.trainable_parameters(self.module),
         )
 
     def _stored(self) -> list[Batch | Tensor]:

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from onepass import validation
+from onepass.errors import public
 from onepass.nn.batch import Batch
 from onepass_experiments.baselines.learner import LossName, Step, eval_outputs, loss_of_rows
 from onepass_experiments.baselines.replay import Replay
@@ -82,6 +83,7 @@ class DERPP(Replay):
     _draws: ClassVar[int] = 2
     _distilled: tuple[int, Tensor] | None = None  # rows of the batch, and z, during a step
 
+    @public
     def __init__(
         self,
         module: torch.nn.Module,
@@ -104,8 +106,8 @@ class DERPP(Replay):
             replayed=replayed,
             seed=seed,
         )
-        self.distillation = validation.in_range(distillation, "distillation", self._where, low=0.0)
-        self.strength = validation.in_range(strength, "strength", self._where, low=0.0)
+        self.distillation = validation.in_range(distillation, "distillation", low=0.0)
+        self.strength = validation.in_range(strength, "strength", low=0.0)
 
     def _rows_to_store(self, x: Batch | Tensor, y: Tensor) -> tuple[Batch | Tensor, ...]:
         return x, y, eval_outputs(self.module, {}, x, f"{self._where}.learn")

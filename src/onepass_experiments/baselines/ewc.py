@@ -51,7 +51,7 @@ import torch
 from torch import Tensor
 
 from onepass import validation
-from onepass.errors import NumericalError, ParameterError
+from onepass.errors import NumericalError, ParameterError, public
 from onepass.nn.batch import Batch, chosen
 from onepass.nn.function import evaluation_mode
 from onepass_experiments.baselines.learner import (
@@ -101,7 +101,7 @@ def _squared_gradients(
 
     def of_row(given: Mapping[str, Tensor], target: Tensor, *leaves: Tensor) -> Tensor:
         row = rows.with_tensors((leaf[None] for leaf in leaves), 1)
-        outputs = chosen(forward(module, given, row), "baselines")
+        outputs = chosen(forward(module, given, row))
         return loss_of_rows(loss, outputs, target[None])[0]
 
     gradient = torch.func.grad(of_row)
@@ -246,6 +246,7 @@ class EWC(Tasked):
     }
     """Scenarios in which the method is known to fail, and the reason."""
 
+    @public
     def __init__(
         self,
         module: torch.nn.Module,
@@ -270,10 +271,10 @@ class EWC(Tasked):
             batch=batch,
             seed=seed,
         )
-        self.penalty = validation.in_range(penalty, "penalty", self._where, low=0.0)
-        self.mode = _check_choice(mode, ("tasks", "online"), "mode", self._where)
-        self.decay = validation.in_range(decay, "decay", self._where, above=0.0, high=1.0)
-        self.fisher = _check_choice(fisher, ("sampled", "empirical"), "fisher", self._where)
+        self.penalty = validation.in_range(penalty, "penalty", low=0.0)
+        self.mode = _check_choice(mode, ("tasks", "online"), "mode")
+        self.decay = validation.in_range(decay, "decay", above=0.0, high=1.0)
+        self.fisher = _check_choice(fisher, ("sampled", "empirical"), "fisher")
         self.importance_: list[Tensor] = []
         self.anchor_: list[Tensor] = []
         self.squared_gradients_: list[Tensor] = []
@@ -337,10 +338,9 @@ class EWC(Tasked):
         return [*super()._stored(), *self.importance_, *self.anchor_, *self.squared_gradients_]
 
 
-def _check_choice(value: _Choice, known: tuple[str, ...], name: str, where: str) -> _Choice:
+def _check_choice(value: _Choice, known: tuple[str, ...], name: str) -> _Choice:
     if value not in known:
         raise ParameterError(
-            f"`{name}` must be one of {', '.join(known)}, got {value!r}. Pass one of these.",
-            where,
+            f"`{name}` must be one of {', '.join(known)}, got {value!r}. Pass one of these."
         )
     return value

@@ -37,7 +37,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from onepass import validation
-from onepass.errors import NotFittedError, ParameterError
+from onepass.errors import NotFittedError, ParameterError, public
 from onepass.nn.batch import Batch, RowsLike, joined
 from onepass_experiments.baselines.learner import Tasked, eval_outputs
 
@@ -105,6 +105,7 @@ class ICaRL(Tasked):
     (4, 168)
     """
 
+    @public
     def __init__(
         self,
         module: torch.nn.Module,
@@ -126,8 +127,8 @@ class ICaRL(Tasked):
             batch=batch,
             seed=seed,
         )
-        self.capacity = validation.whole(capacity, "capacity", self._where, low=1)
-        self.temperature = validation.in_range(temperature, "temperature", self._where, above=0.0)
+        self.capacity = validation.whole(capacity, "capacity", low=1)
+        self.temperature = validation.in_range(temperature, "temperature", above=0.0)
         layers = [part for part in module.modules() if isinstance(part, torch.nn.Linear)]
         if not layers:
             raise ParameterError(
@@ -172,9 +173,8 @@ class ICaRL(Tasked):
             hook.remove()
         if not caught or not torch.equal(caught[-1][1], outputs):
             raise ParameterError(
-                "the torch.nn.Linear that was created last in `module` must produce "
-                "its outputs, got outputs of another layer. Create the output layer "
-                "last.",
+                "the torch.nn.Linear that was created last in `module` must produce its outputs, "
+                "got outputs of another layer. Create the output layer last.",
                 self._where,
             )
         return functional.normalize(caught[-1][0].reshape(len(x), -1), dim=1)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from onepass import validation
+from onepass.errors import public
 from onepass.nn.batch import Batch, joined
 from onepass_experiments.baselines.learner import Learner, LossName, all_or_nothing
 
@@ -71,6 +72,7 @@ class Joint(Learner):
     3.0
     """
 
+    @public
     def __init__(
         self,
         module: torch.nn.Module,
@@ -83,9 +85,9 @@ class Joint(Learner):
         seed: int = 0,
     ) -> None:
         super().__init__(module, loss=loss, step_size=step_size, momentum=momentum)
-        self.epochs = validation.whole(epochs, "epochs", self._where, low=1)
-        self.batch = validation.whole(batch, "batch", self._where, low=1)
-        self.seed = validation.whole(seed, "seed", self._where, low=0)
+        self.epochs = validation.whole(epochs, "epochs", low=1)
+        self.batch = validation.whole(batch, "batch", low=1)
+        self.seed = validation.whole(seed, "seed", low=0)
         self.stored_batches_: list[tuple[Batch | Tensor, Tensor]] = []
         self.rows_replayed_ = 0
         self.tasks_ = 0

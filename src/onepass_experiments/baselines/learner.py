@@ -50,6 +50,7 @@ from onepass.errors import (
     ParameterError,
     ShapeError,
     TypeMismatchError,
+    public,
 )
 from onepass.nn.batch import (
     Batch,
@@ -84,7 +85,7 @@ __all__ = [
 ]
 
 
-def trainable_parameters(module: torch.nn.Module, where: str) -> dict[str, torch.nn.Parameter]:
+def trainable_parameters(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
     """Return the parameters that require a gradient, by name; shared ones once.
 
     Raises
@@ -97,9 +98,7 @@ def trainable_parameters(module: torch.nn.Module, where: str) -> dict[str, torch
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeMismatchError(
-            f"`module` must be a torch.nn.Module, got {type(module).__name__}. Wrap it "
-            "in a module.",
-            where,
+            f"`module` must be a torch.nn.Module, got {type(module).__name__}. Wrap it in a module."
         )
     found = {name: p for name, p in module.named_parameters() if p.requires_grad}
     devices = sorted({str(p.device) for p in module.parameters()})
@@ -109,25 +108,21 @@ def trainable_parameters(module: torch.nn.Module, where: str) -> dict[str, torch
         )
         raise ParameterError(
             f"`module` must have parameters to learn, on one device, got {received}. "
-            "Call module.requires_grad_(True), or module.to(device).",
-            where,
+            "Call module.requires_grad_(True), or module.to(device)."
         )
-    refuse_max_norm(module, where)
+    refuse_max_norm(module)
     return found
 
 
-def _as_batch(
-    x: RowsLike, like: Tensor, where: str, columns: Mapping[str, list[str]] | None = None
-) -> Batch:
+def _as_batch(x: RowsLike, like: Tensor, columns: Mapping[str, list[str]] | None = None) -> Batch:
     """Convert rows for the module, as in op.nn; a list is one array of rows."""
     if isinstance(x, list):
-        x = numbers(x, "x", where, "Encode text first.").to(like.device)
-    found = batch(x, like.dtype, like.device, where, columns)
+        x = numbers(x, "x", "Encode text first.").to(like.device)
+    found = batch(x, like.dtype, like.device, columns)
     if any(each.is_complex() for each in found.tensors):
         raise TypeMismatchError(
             "`x` must be real, got complex numbers. Pass real and imaginary parts as "
-            "separate columns.",
-            where,
+            "separate columns."
         )
     return found
 
@@ -138,9 +133,7 @@ def unwrap(found: Batch) -> Batch | Tensor:
     return found.args[0] if single else found
 
 
-def check_targets(
-    y: ArrayLike | Tensor, outputs: Tensor, loss: str, like: Tensor, where: str
-) -> Tensor:
+def check_targets(y: ArrayLike | Tensor, outputs: Tensor, loss: str, like: Tensor) -> Tensor:
     """Check targets and convert them for the loss: classes (n,), or the shape of the outputs.
 
     Parameters
@@ -153,8 +146,6 @@ def check_targets(
         Loss.
     like : Tensor
         A parameter of the module.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -167,23 +158,19 @@ def check_targets(
     NotFiniteError
         If a target is nan or infinite.
     """
-    tensor = _as_tensor(y, like, where)
+    tensor = _as_tensor(y, like)
     if loss == "squared":
         if tensor.numel() != outputs.numel() or len(tensor) != len(outputs):
             raise ShapeError(
-                f"`y` must be of shape {tuple(outputs.shape)}, as the module's outputs, "
-                f"got {tuple(tensor.shape)}. Pass one number for each output of each "
-                "row.",
-                where,
+                f"`y` must be of shape {tuple(outputs.shape)}, as the module's outputs, got "
+                f"{tuple(tensor.shape)}. Pass one number for each output of each row."
             )
         return tensor.to(like.dtype).reshape(outputs.shape)
     if outputs.ndim != 2 or tensor.shape not in {outputs.shape[:1], (len(outputs), 1)}:
         raise ShapeError(
-            "for cross entropy the module must return shape (n, c) and `y` must be of "
-            f"shape ({len(outputs)},), got {tuple(outputs.shape)} and "
-            f"{tuple(tensor.shape)}. Pass one class per row, and use a module with one "
-            "output per class.",
-            where,
+            "for cross entropy the module must return shape (n, c) and `y` must be of shape "
+            f"({len(outputs)},), got {tuple(outputs.shape)} and {tuple(tensor.shape)}. Pass one "
+            "class per row, and use a module with one output per class."
         )
     labels = tensor.reshape(-1).long()
     # one synchronisation: an invalid class would abort the whole CUDA context
@@ -191,43 +178,38 @@ def check_targets(
     if bool(bad.any()):
         invalid = np.unique(tensor.reshape(-1)[bad].cpu().numpy()).tolist()
         raise LabelError(
-            f"`y` must contain classes 0 … {outputs.shape[1] - 1}, one for each output, "
-            f"got {invalid}. Number the classes from 0, or use a module with more "
-            "outputs.",
-            where,
+            f"`y` must contain classes 0 … {outputs.shape[1] - 1}, one for each output, got "
+            f"{invalid}. Number the classes from 0, or use a module with more outputs."
         )
     return labels
 
 
-def _among(classes: Sequence[int], outputs: Tensor, loss: str, where: str) -> Tensor:
+def _among(classes: Sequence[int], outputs: Tensor, loss: str) -> Tensor:
     """Check ``classes`` and return them as a tensor of output indices."""
     if loss != "cross_entropy":
         raise ParameterError(
             f"`classes` must be omitted for the loss {loss!r}, got {classes!r}. Remove "
-            "it, or use cross entropy.",
-            where,
+            "it, or use cross entropy."
         )
     some = np.asarray(classes)
     right = some.ndim == 1 and some.size and some.dtype.kind in "iu"
     if not right or some.min() < 0 or some.max() >= outputs.shape[1]:
         raise LabelError(
             f"`classes` must be some of 0 … {outputs.shape[1] - 1}, got {classes!r}. "
-            "Pass the classes of the task.",
-            where,
+            "Pass the classes of the task."
         )
     return torch.from_numpy(some.astype(np.int64)).to(outputs.device)
 
 
-def _as_tensor(y: ArrayLike | Tensor, like: Tensor, where: str) -> Tensor:
+def _as_tensor(y: ArrayLike | Tensor, like: Tensor) -> Tensor:
     """Convert targets to a tensor on the device of the module, finite in its precision."""
-    tensor = numbers(y, "y", where, "Encode text first.").to(like.device)
+    tensor = numbers(y, "y", "Encode text first.").to(like.device)
     tensor = tensor.clone() if tensor.is_inference() else tensor
     good = torch.isfinite(tensor.to(like.dtype))
     if not bool(good.all()):  # one synchronisation per block, before the weights change
         row = int((~good.reshape(len(tensor), -1).all(dim=1)).nonzero()[0])
         raise NotFiniteError(
             "`y` must be finite",
-            where=where,
             got="nan or infinity",
             remedy="Drop the row, or impute it before learning.",
             row=row,
@@ -250,7 +232,7 @@ def module_outputs(
 
     Batch normalisation uses its running statistics for a batch of one row.
     """
-    rows = x if isinstance(x, Batch) else Batch((x,), {}, len(x), where, len(x))
+    rows = x if isinstance(x, Batch) else Batch((x,), {}, len(x), len(x))
     with module_errors(rows, where, lambda: None):
         try:
             outputs = forward(module, buffers, rows)
@@ -262,7 +244,7 @@ def module_outputs(
             buffers.update(fresh)  # earlier layers have modified the given buffers
             with evaluation_mode(norms):
                 outputs = forward(module, buffers, rows)
-        outputs = chosen(outputs, where)
+        outputs = chosen(outputs)
     if outputs.ndim and len(outputs) == len(x):
         return outputs
     raise ShapeError(
@@ -387,6 +369,7 @@ class Learner:
         If an argument is invalid.
     """
 
+    @public
     def __init__(
         self,
         module: torch.nn.Module,
@@ -411,9 +394,9 @@ class Learner:
                 self._where,
             )
         step_size = _STEP_SIZE if step_size is None else step_size
-        self.step_size = validation.in_range(step_size, "step_size", self._where, above=0.0)
-        self.momentum = validation.in_range(momentum, "momentum", self._where, low=0.0, high=1.0)
-        self._trainable = trainable_parameters(module, self._where)
+        self.step_size = validation.in_range(step_size, "step_size", above=0.0)
+        self.momentum = validation.in_range(momentum, "momentum", low=0.0, high=1.0)
+        self._trainable = trainable_parameters(module)
         self._columns: Any = None
         self._whole: bool | None = None  # whether the module accepts integers; None if unknown
         self.velocity_: list[Tensor] = []
@@ -424,6 +407,7 @@ class Learner:
 
     # -- public methods --------------------------------------------------------------------------
 
+    @public
     def learn(
         self, x: RowsLike | DataLoader[Any] | Dataset[Any], y: ArrayLike | Tensor | None = None
     ) -> Self:
@@ -445,13 +429,13 @@ class Learner:
             If the loss or the step is not finite. The learner is then unchanged.
         """
         with torch.inference_mode(mode=False):  # otherwise there would be no gradient
-            for rows, labels in pairs(x, y, self._like.device, f"{self._where}.learn"):
+            for rows, labels in pairs(x, y, self._like.device):
                 self._learn_checked(rows, labels)
         return self
 
     def _learn_checked(self, x: RowsLike, y: ArrayLike | Tensor) -> None:
         rows = self._rows(x, "learn")
-        labels = _as_tensor(y, self._like, f"{self._where}.learn")
+        labels = _as_tensor(y, self._like)
         if labels.ndim < 1 or len(labels) != len(rows):
             raise ShapeError(
                 f"`x` and `y` must have the same number of rows, got {len(rows)} and "
@@ -467,7 +451,7 @@ class Learner:
     def _rows(self, x: RowsLike, verb: str) -> Batch:
         """Convert rows; integers become floats if the module does not accept integers."""
         where = f"{self._where}.{verb}"
-        rows = _as_batch(x, self._like, where, self._columns)
+        rows = _as_batch(x, self._like, self._columns)
         if not len(rows) or not holds_indices(rows):
             return rows
         real = rows.real(self._like.dtype)
@@ -478,6 +462,7 @@ class Learner:
                     self._whole = whole
         return real if self._whole is False else rows
 
+    @public
     def predict(self, x: RowsLike, *, classes: Sequence[int] | None = None) -> ArrayOrTensor:
         """Predict the class of each row, or its targets.
 
@@ -502,7 +487,7 @@ class Learner:
         """
         outputs = self._outputs(x, "predict")
         if classes is not None:
-            some = _among(classes, outputs, self.loss, f"{self._where}.predict")
+            some = _among(classes, outputs, self.loss)
             outputs = some[outputs[:, some].argmax(dim=1)]
         elif self.loss == "cross_entropy":
             outputs = outputs.argmax(dim=1)
@@ -562,7 +547,7 @@ class Learner:
 
     def _stored_targets(self, x: Batch | Tensor, y: Tensor) -> Tensor:
         """Convert targets to a tensor for storage; the loss checks them later."""
-        tensor = _as_tensor(y, self._like, f"{self._where}.learn")
+        tensor = _as_tensor(y, self._like)
         if self.loss == "squared":
             tensor = tensor.to(self._like.dtype)
         elif bool((tensor.long() == tensor).all()):
@@ -571,7 +556,7 @@ class Learner:
 
     def _targets(self, y: Tensor, outputs: Tensor) -> Tensor:
         """Check targets and convert them for the objective."""
-        return check_targets(y, outputs, self.loss, self._like, f"{self._where}.learn")
+        return check_targets(y, outputs, self.loss, self._like)
 
     def _objective(self, x: Batch | Tensor, outputs: Tensor, y: Tensor) -> Tensor:
         """Return the loss L of the batch."""
@@ -608,11 +593,11 @@ class Learner:
             fresh = self._penalized(
                 [w.sub(v, alpha=self.step_size) for w, v in zip(weights, ways, strict=True)]
             )
-            self._refuse_nonfinite(loss, fresh, buffers, where)
+            self._refuse_nonfinite(loss, fresh, buffers)
         return Step(fresh, ways if self.momentum else [], list(buffers.values()), found)
 
     def _refuse_nonfinite(
-        self, loss: Tensor, fresh: list[Tensor], buffers: dict[str, Tensor], where: str
+        self, loss: Tensor, fresh: list[Tensor], buffers: dict[str, Tensor]
     ) -> None:
         # fast check: sums of non-finite values are not finite, but large finite sums may overflow
         every = (loss, *fresh, *buffers.values())
@@ -633,8 +618,7 @@ class Learner:
         raise NumericalError(
             f"the loss and the step must be finite, got a loss of {float(loss):g} and "
             f"no finite step of {', '.join(bad) or 'no weight'}. These rows were not "
-            "learned. Lower `step_size`, or scale the rows.",
-            where,
+            "learned. Lower `step_size`, or scale the rows."
         )
 
     def _apply(self, step: Step, **learned: object) -> None:
@@ -664,6 +648,7 @@ class Tasked(Learner):
         Seed of the order of rows in each pass.
     """
 
+    @public
     def __init__(
         self,
         module: torch.nn.Module,
@@ -676,9 +661,9 @@ class Tasked(Learner):
         seed: int,
     ) -> None:
         super().__init__(module, loss=loss, step_size=step_size, momentum=momentum)
-        self.epochs = validation.whole(epochs, "epochs", self._where, low=1)
-        self.batch = validation.whole(batch, "batch", self._where, low=1)
-        self.seed = validation.whole(seed, "seed", self._where, low=0)
+        self.epochs = validation.whole(epochs, "epochs", low=1)
+        self.batch = validation.whole(batch, "batch", low=1)
+        self.seed = validation.whole(seed, "seed", low=0)
         self.task_batches_: list[tuple[Batch | Tensor, Tensor]] = []
         self.rows_of_task_ = 0
         self.tasks_ = 0

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from onepass import validation
+from onepass.errors import public
 from onepass.nn.batch import Batch
 from onepass_experiments.baselines.learner import LossName, Tasked, eval_outputs, loss_of_rows
 
@@ -97,6 +98,7 @@ class LwF(Tasked):
     }
     """Scenarios in which the method is known to fail, and the reason."""
 
+    @public
     def __init__(
         self,
         module: torch.nn.Module,
@@ -119,8 +121,8 @@ class LwF(Tasked):
             batch=batch,
             seed=seed,
         )
-        self.strength = validation.in_range(strength, "strength", self._where, low=0.0)
-        self.temperature = validation.in_range(temperature, "temperature", self._where, above=0.0)
+        self.strength = validation.in_range(strength, "strength", low=0.0)
+        self.temperature = validation.in_range(temperature, "temperature", above=0.0)
         self.teacher_: dict[str, Tensor] = {}
         self.old_classes_: tuple[int, ...] = ()
         self.task_classes_: tuple[int, ...] = ()

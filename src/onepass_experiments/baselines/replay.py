@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from onepass import validation
-from onepass.errors import ShapeError, TypeMismatchError
+from onepass.errors import ShapeError, TypeMismatchError, public
 from onepass.nn.batch import Batch, joined
 from onepass.types import Array
 from onepass_experiments.baselines.learner import Learner, LossName, Step
@@ -81,6 +81,7 @@ class Replay(Learner):
     16
     """
 
+    @public
     def __init__(
         self,
         module: torch.nn.Module,
@@ -93,11 +94,11 @@ class Replay(Learner):
         seed: int = 0,
     ) -> None:
         super().__init__(module, loss=loss, step_size=step_size, momentum=momentum)
-        self.capacity = validation.whole(capacity, "capacity", self._where, low=1)
+        self.capacity = validation.whole(capacity, "capacity", low=1)
         self.replayed = replayed
         if replayed is not None:
-            validation.whole(replayed, "replayed", self._where, low=1)
-        self.seed = validation.whole(seed, "seed", self._where, low=0)
+            validation.whole(replayed, "replayed", low=1)
+        self.seed = validation.whole(seed, "seed", low=0)
         self.buffer_: tuple[Batch | Tensor, ...] = ()
         self.rows_replayed_ = 0
 
@@ -144,9 +145,8 @@ class Replay(Learner):
         for name, fresh, stored in zip("xyz", rows, self.buffer_, strict=False):
             if fresh.shape[1:] != stored.shape[1:]:
                 raise ShapeError(
-                    f"`{name}` must be of shape {('n', *stored.shape[1:])}, as earlier "
-                    f"rows, got {tuple(fresh.shape)}. Start a new learner for rows of "
-                    "another shape.",
+                    f"`{name}` must be of shape {('n', *stored.shape[1:])}, as earlier rows, got "
+                    f"{tuple(fresh.shape)}. Start a new learner for rows of another shape.",
                     f"{self._where}.learn",
                 )
             if name == "x" and fresh.dtype != stored.dtype:
@@ -154,9 +154,8 @@ class Replay(Learner):
                     str(each.dtype).removeprefix("torch.") for each in (stored, fresh)
                 )
                 raise TypeMismatchError(
-                    f"`{name}` must contain {expected}, as earlier rows, got {given}. "
-                    "Convert them, or start a new learner for a module of another "
-                    "precision.",
+                    f"`{name}` must contain {expected}, as earlier rows, got {given}. Convert "
+                    "them, or start a new learner for a module of another precision.",
                     f"{self._where}.learn",
                 )
         return self.buffer_

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from onepass import validation
+from onepass.errors import public
 from onepass.nn.batch import Batch
 from onepass_experiments.baselines.learner import LossName, Tasked
 
@@ -97,6 +98,7 @@ class SI(Tasked):
     }
     """Scenarios in which the method is known to fail, and the reason."""
 
+    @public
     def __init__(
         self,
         module: torch.nn.Module,
@@ -119,8 +121,8 @@ class SI(Tasked):
             batch=batch,
             seed=seed,
         )
-        self.strength = validation.in_range(strength, "strength", self._where, low=0.0)
-        self.damping = validation.in_range(damping, "damping", self._where, above=0.0)
+        self.strength = validation.in_range(strength, "strength", low=0.0)
+        self.damping = validation.in_range(damping, "damping", above=0.0)
         self.importance_: list[Tensor] = []
         self.anchor_: list[Tensor] = []
         self.path_: list[Tensor] = []

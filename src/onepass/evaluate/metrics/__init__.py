@@ -98,7 +98,7 @@ METRICS: Mapping[str, Mapping[str, type[Metric]]] = {
 """Task -> name -> metric."""
 
 
-def metric_class(name: str, task: str, where: str) -> type[Metric]:
+def metric_class(name: str, task: str) -> type[Metric]:
     """Return the class of a metric by name.
 
     Parameters
@@ -107,8 +107,6 @@ def metric_class(name: str, task: str, where: str) -> type[Metric]:
         A key of ``METRICS[task]``.
     task : {"regression", "classification"}
         The task of the learners.
-    where : str
-        The public call, for the message.
 
     Raises
     ------
@@ -119,8 +117,7 @@ def metric_class(name: str, task: str, where: str) -> type[Metric]:
     if name not in known:
         raise ParameterError(
             f"a metric of {task} must be one of {', '.join(known)}, got "
-            f"{name!r}.{did_you_mean(name, known) or ' Choose one of these.'}",
-            where,
+            f"{name!r}.{did_you_mean(name, known) or ' Choose one of these.'}"
         )
     register(
         Role.METRIC, known[name]

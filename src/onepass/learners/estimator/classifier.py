@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from onepass import validation
-from onepass.errors import LabelError, MergeError, NotFittedError, ParameterError
+from onepass.errors import LabelError, MergeError, NotFittedError, ParameterError, calling, public
 from onepass.estimators import ClassifierMixin
 from onepass.learners.estimator.composite import naming
 from onepass.learners.estimator.learner import Learner
@@ -100,13 +100,12 @@ class Classifier(ClassifierMixin, Learner):
         -------
         self
         """
-        with self._rollback_on_error():
+        with self._rollback_on_error("partial_fit"):
             if classes is not None:
-                where = f"{type(self).__name__}.partial_fit"
-                X, names = validation.matrix(X, where, **self._shape())
+                X, names = validation.matrix(X, **self._shape())
                 self._set_features(X.shape[1], names)
-                named = validation.class_names(classes, where)
-                self._set_classes(united_labels(self._classes_so_far(where), named, where))
+                named = validation.class_names(classes)
+                self._set_classes(united_labels(self._classes_so_far(), named))
             self._learn_block(X, y, sample_weight, "partial_fit", time)
         return self
 
@@ -143,12 +142,10 @@ class Classifier(ClassifierMixin, Learner):
             return super().test_then_train(X, y, sample_weight, time=time)
         if not self._scores_blocks:
             raise ParameterError(
-                "`return_proba` must be False, as blocks are learned without the "
-                "scores of all rows, got True. Call predict_proba_one and learn_one "
-                "for each row.",
-                f"{type(self).__name__}.test_then_train",
+                "`return_proba` must be False, as blocks are learned without the scores of all "
+                "rows, got True. Call predict_proba_one and learn_one for each row."
             )
-        with self._rollback_on_error():
+        with self._rollback_on_error("test_then_train"):
             new = not self._started
             found = self._learn_block(X, y, sample_weight, "test_then_train", time)
             scores, mask, temperatures = found
@@ -160,15 +157,17 @@ class Classifier(ClassifierMixin, Learner):
                 unknown[np.cumsum(on) <= on] = True
             return self._to_predictions(scores, mask), np.where(unknown, np.nan, P)
 
+    @public
     def decision_function(self, X: TableLike) -> Floats:
         """Scores of the classes, not probabilities: shape (n, c), or (n,) for two classes.
 
         For two classes it is the score of the second minus that of the first: the second class is
         predicted if it is >= 0.
         """
-        scores = self._scores(self._matrix(X, "decision_function"))
+        scores = self._scores(self._matrix(X))
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
+    @public
     def predict_proba(self, X: TableLike) -> Floats:
         """Probabilities of the classes.
 
@@ -191,7 +190,7 @@ class Classifier(ClassifierMixin, Learner):
         NotFittedError
             If no row was learned.
         """
-        scores = self._scores(self._matrix(X, "predict_proba"))
+        scores = self._scores(self._matrix(X))
         return self._probabilities(scores, calibration.temperature(self.calibration_))
 
     def _probabilities(self, scores: Floats, temperature: Any) -> Floats:
@@ -208,7 +207,8 @@ class Classifier(ClassifierMixin, Learner):
         probabilities = self._predict_proba_in_place(x)
         if probabilities is not None:
             return probabilities
-        row = self._row(x, f"{type(self).__name__}.predict_proba_one")
+        with calling(f"{type(self).__name__}.predict_proba_one"):
+            row = self._row(x)
         if not self._started:
             return {}
         shares = self.predict_proba(row[None, :])[0]
@@ -239,12 +239,12 @@ class Classifier(ClassifierMixin, Learner):
         return np.repeat(found, np.diff(rows, prepend=-1, append=len(Y) - 1))
 
     def _receive_targets(
-        self, y: ArrayLike | None, n: int, s: Floats | None, where: str
+        self, y: ArrayLike | None, n: int, s: Floats | None
     ) -> tuple[Floats, Array | None]:
-        before = self._classes_so_far(where)
+        before = self._classes_so_far()
         if len(before) and not self._started:
             self._set_classes(before)
-        labels = validation.labels(y, n, where)
+        labels = validation.labels(y, n)
         if n == 0:
             return np.empty((0, len(before))), None
         on = np.ones(n, dtype=bool) if s is None else s > 0
@@ -255,7 +255,7 @@ class Classifier(ClassifierMixin, Learner):
             if np.count_nonzero(Y) == n:  # no class is new
                 self.rows_seen_ += int(np.count_nonzero(on))
                 return Y, None
-        united = united_labels(before, labels[on], where)
+        united = united_labels(before, labels[on])
         if len(united) > len(before) or not self._started:
             self._set_classes(united)
         self._check_scores(n, united)
@@ -269,43 +269,41 @@ class Classifier(ClassifierMixin, Learner):
         first[np.isin(united, before)] = -1
         return Y, np.arange(n)[:, None] > first[None, :]
 
-    def _matrix(self, X: TableLike, verb: str) -> Floats:
-        array = super()._matrix(X, verb)
+    def _matrix(self, X: TableLike) -> Floats:
+        array = super()._matrix(X)
         if len(array) > 1:
             self._check_scores(len(array), self.classes_)
         return array
 
     def _check_scores(self, n: int, classes: Array) -> None:
         """Raise an error if the scores or labels of n rows would need too much memory."""
-        who = type(self).__name__
-        check_values(n, len(classes), who, "one for each class")
-        check_values(n, classes.itemsize // 8, who, "the size of the longest label")
+        check_values(n, len(classes), "one for each class")
+        check_values(n, classes.itemsize // 8, "the size of the longest label")
 
-    def _join_outputs(self, other: Self, where: str) -> Array:
+    def _join_outputs(self, other: Self) -> Array:
         try:
-            united = united_labels(self._classes_so_far(where), other.classes_, where)
+            united = united_labels(self._classes_so_far(), other.classes_)
         except LabelError as error:
             raise MergeError(
                 "both learners must have labels of one kind, "
-                f"{self._classes_so_far(where).dtype}, got {other.classes_.dtype}. "
-                "Train both with labels that are all text, or all whole numbers.",
-                where,
+                f"{self._classes_so_far().dtype}, got {other.classes_.dtype}. "
+                "Train both with labels that are all text, or all whole numbers."
             ) from error
         self._set_classes(united)
         self.calibration_ = calibration.merged(self.calibration_, other.calibration_)
         places: Array = np.searchsorted(self.classes_, other.classes_)
         return places
 
-    def _classes_so_far(self, where: str) -> Array:
+    def _classes_so_far(self) -> Array:
         """The classes seen or given in advance, sorted."""
         if hasattr(self, "classes_"):
             return self.classes_
-        return validation.class_names(self.classes, where)
+        return validation.class_names(self.classes)
 
     def _set_classes(self, classes: Array) -> None:
         """Start with these classes, or add those that are new."""
         if len(classes) > len(getattr(self, "classes_", ())):
-            check_feature_limit(len(classes), type(self).__name__, "classes")
+            check_feature_limit(len(classes), "classes")
         if not self._started:
             self.classes_ = classes
             self.rows_seen_ = 0
@@ -334,7 +332,7 @@ class Classifier(ClassifierMixin, Learner):
 
     def _initial_prediction(self, row: Floats) -> Any:
         del row
-        named = validation.class_names(self.classes, f"{type(self).__name__}.predict_one")
+        named = validation.class_names(self.classes)
         return named[-1] if len(named) else None
 
 
@@ -408,7 +406,7 @@ def classes_of(model: Any, c: int) -> Array:
     return classes
 
 
-def united_labels(before: Array, labels: Array, where: str) -> Array:
+def united_labels(before: Array, labels: Array) -> Array:
     """The union of known classes and labels, sorted.
 
     Raises
@@ -421,15 +419,12 @@ def united_labels(before: Array, labels: Array, where: str) -> Array:
     if (before.dtype.kind == "U") != (labels.dtype.kind == "U"):
         raise LabelError(
             f"`y` must contain labels of the kind seen so far, {before.dtype}, got "
-            f"{labels.dtype}. Pass all labels as text, or all as whole numbers.",
-            where,
+            f"{labels.dtype}. Pass all labels as text, or all as whole numbers."
         )
     united = np.union1d(before, labels)
     if united.dtype.kind == "f" and "f" not in {before.dtype.kind, labels.dtype.kind}:
         raise LabelError(
-            "`y` must contain whole numbers that fit in one type of 64 bits, together "
-            f"with the labels so far, {before.dtype}, got {labels.dtype}. Pass such "
-            "labels as text.",
-            where,
+            "`y` must contain whole numbers that fit in one type of 64 bits, together with the "
+            f"labels so far, {before.dtype}, got {labels.dtype}. Pass such labels as text."
         )
     return united

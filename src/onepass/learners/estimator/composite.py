@@ -10,7 +10,7 @@ from typing import Any, Self
 from sklearn.base import is_classifier
 from sklearn.utils import get_tags
 
-from onepass.errors import OnepassError, ParameterError
+from onepass.errors import OnepassError, ParameterError, public
 from onepass.estimators import BaseEstimator
 from onepass.learners.estimator.tags import with_onepass_tags
 from onepass.types import Array, ArrayLike, TimeLike
@@ -71,6 +71,7 @@ class Composite(BaseEstimator):
         ``named`` are time, classes and return_proba, where they are given.
         """
 
+    @public
     def fit(
         self,
         X: TableLike,
@@ -99,6 +100,7 @@ class Composite(BaseEstimator):
         self._learn(X, y, sample_weight, "fit", **given(time=time))
         return self
 
+    @public
     def partial_fit(
         self,
         X: TableLike,
@@ -129,12 +131,12 @@ class Composite(BaseEstimator):
         if classes is not None and not is_classifier(self._inner):
             raise ParameterError(
                 "`classes` must be omitted unless the model is a classifier, got "
-                f"{type(self._inner).__name__}. Remove it.",
-                f"{type(self).__name__}.partial_fit",
+                f"{type(self._inner).__name__}. Remove it."
             )
         self._learn(X, y, sample_weight, "partial_fit", **given(time=time, classes=classes))
         return self
 
+    @public
     def test_then_train(
         self,
         X: TableLike,
@@ -164,8 +166,7 @@ class Composite(BaseEstimator):
         if return_proba and not self._returns_proba:
             raise ParameterError(
                 "`return_proba` must be False for regressors and models by key, got "
-                f"True for {type(self._inner).__name__}. Remove it.",
-                f"{type(self).__name__}.test_then_train",
+                f"True for {type(self._inner).__name__}. Remove it."
             )
         named = given(time=time, return_proba=return_proba or None)
         return self._learn(X, y, sample_weight, "test_then_train", **named)

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import MergeError, NotFittedError, ParameterError, ShapeError
+from onepass.errors import MergeError, NotFittedError, ParameterError, ShapeError, calling, public
 from onepass.estimators import BaseEstimator, ClusterMixin, RegressorMixin
 from onepass.learners.estimator.tags import with_onepass_tags
 from onepass.serialization.state import UnfittedAttribute, forget, nbytes
@@ -96,7 +96,7 @@ class Learner(BaseEstimator, ABC):
 
     @abstractmethod
     def _receive_targets(
-        self, y: ArrayLike | None, n: int, s: Floats | None, where: str
+        self, y: ArrayLike | None, n: int, s: Floats | None
     ) -> tuple[Floats, Array | None]:
         """Validate targets and count rows; start with the first block.
 
@@ -112,7 +112,7 @@ class Learner(BaseEstimator, ABC):
         """Extend to d features; the new features were zero in every row so far."""
 
     @abstractmethod
-    def _join_outputs(self, other: Self, where: str) -> Array:
+    def _join_outputs(self, other: Self) -> Array:
         """Add another learner's outputs, starting if necessary; return their indices, (c′,)."""
 
     def _merge(self, other: Self, layout: Layout) -> None:
@@ -120,8 +120,7 @@ class Learner(BaseEstimator, ABC):
         del other, layout
         raise MergeError(
             "the learner must support merging, got a learner that does not. Learn all "
-            "rows with one learner and partial_fit, or use RLS or ORFit.",
-            f"{type(self).__name__}.merge",
+            "rows with one learner and partial_fit, or use RLS or ORFit."
         )
 
     @property
@@ -144,9 +143,9 @@ class Learner(BaseEstimator, ABC):
             "one learner and partial_fit, or use RLS or ORFit."
         )
 
-    def _learn_few(self, X: TableLike, y: ArrayLike | None, where: str) -> Array | None:
+    def _learn_few(self, X: TableLike, y: ArrayLike | None, verb: str) -> Array | None:
         """Learn a small block by a fast path and return predictions; None if there is no path."""
-        del X, y, where
+        del X, y, verb
         return None
 
     def frozen_copy(self) -> Any:
@@ -184,7 +183,7 @@ class Learner(BaseEstimator, ABC):
         -------
         self
         """
-        with self._rollback_on_error():
+        with self._rollback_on_error("fit"):
             forget(self)
             self._learn_block(X, y, sample_weight, "fit", time)
         return self
@@ -219,7 +218,7 @@ class Learner(BaseEstimator, ABC):
         few = sample_weight is None and time is None
         if few and self._learn_few(X, y, "partial_fit") is not None:
             return self
-        with self._rollback_on_error():
+        with self._rollback_on_error("partial_fit"):
             self._learn_block(X, y, sample_weight, "partial_fit", time)
         return self
 
@@ -249,10 +248,11 @@ class Learner(BaseEstimator, ABC):
         few = sample_weight is None and time is None
         if few and (predictions := self._learn_few(X, y, "test_then_train")) is not None:
             return predictions
-        with self._rollback_on_error():
+        with self._rollback_on_error("test_then_train"):
             found = self._learn_block(X, y, sample_weight, "test_then_train", time)
             return self._to_predictions(*found[:2])
 
+    @public
     def predict(self, X: TableLike) -> Array:
         """Predict targets for the rows of X, shape (n,) or (n, c).
 
@@ -261,7 +261,7 @@ class Learner(BaseEstimator, ABC):
         NotFittedError
             If no row was learned.
         """
-        return self._to_predictions(self._scores(self._matrix(X, "predict")), None)
+        return self._to_predictions(self._scores(self._matrix(X)), None)
 
     # -- single rows ---------------------------------------------------------------------------
 
@@ -290,16 +290,15 @@ class Learner(BaseEstimator, ABC):
         """
         if self._learn_in_place(x, y, sample_weight, time):
             return self
-        with self._rollback_on_error():
-            where = f"{type(self).__name__}.learn_one"
-            row = self._row(x, where)
+        with self._rollback_on_error("learn_one"):
+            row = self._row(x)
             plain = isinstance(sample_weight, (int, float)) and sample_weight == 1
-            s = None if plain else validation.weights([sample_weight], 1, where)
+            s = None if plain else validation.weights([sample_weight], 1)
             if not hasattr(self, "n_features_in_"):
                 names = [str(name) for name in x] if isinstance(x, Mapping) else None
                 self._set_features(row.shape[0], names)
-            when = self._check_times(time, 1, where)
-            Y, class_mask = self._receive_target(y, s, where)
+            when = self._check_times(time, 1)
+            Y, class_mask = self._receive_target(y, s)
             if s is None or s[0] > 0:
                 scores = self._learn_at(row[None, :], Y, s, class_mask, when)
                 self._calibrate(scores, Y, s, class_mask)
@@ -316,15 +315,17 @@ class Learner(BaseEstimator, ABC):
     def _prepare_single_rows(self) -> None:
         """Let further rows be learned in place, if that is supported."""
 
+    @public
     def predict_one(self, x: RowLike) -> Any:
         """Predict the target of one row, from the initial weights if no row was learned."""
-        row = self._row(x, f"{type(self).__name__}.predict_one")
+        row = self._row(x)
         if not self._started:
             return self._initial_prediction(row)
         return self._to_predictions(self._scores(row[None, :]), None)[0]
 
     # -- growing and merging -------------------------------------------------------------------
 
+    @public
     def grow(self, d: int) -> Self:
         """Append new features, as if they had been zero in every row so far.
 
@@ -346,20 +347,18 @@ class Learner(BaseEstimator, ABC):
         ShapeError
             If d exceeds the limit of a durable learner.
         """
-        where = f"{type(self).__name__}.grow"
-        d = validation.whole(d, "d", where, low=1)
+        d = validation.whole(d, "d", low=1)
         now = getattr(self, "n_features_in_", d)
         if d < now:
             raise ParameterError(
                 f"`d` must be >= {now}, the current number of features, got {d}. "
-                "Features cannot be removed.",
-                where,
+                "Features cannot be removed."
             )
         if d > now:
-            check_feature_limit(d, type(self).__name__)
+            check_feature_limit(d)
             if self._square:
                 warn_of_large_state(d, type(self).__name__, now if self._started else 0)
-            with self._rollback_on_error():
+            with self._rollback_on_error("grow"):
                 if self._started:
                     self._widen(d)
                 self.n_features_in_ = d
@@ -368,6 +367,7 @@ class Learner(BaseEstimator, ABC):
                     self.feature_names_in_ = np.append(self.feature_names_in_, new).astype(object)
         return self
 
+    @public
     def merge(self, other: Self, *, concurrent: bool = False) -> Self:
         """Merge another learner into this one, as if this one had learned its rows too.
 
@@ -394,36 +394,30 @@ class Learner(BaseEstimator, ABC):
             If the learners are incompatible, or if their state is not sufficient for a merge. Both
             are then unchanged.
         """
-        where = f"{type(self).__name__}.merge"
-        self.check_mergeable(other, where)
+        self.check_mergeable(other)
         if not other._started:
             return self
         if other is self:
             other = copy.copy(other)  # learned arrays are never modified in place
-        with self._rollback_on_error():
-            self.join(other, column_positions(self, other, where), concurrent=concurrent)
+        with self._rollback_on_error("merge"):
+            self.join(other, column_positions(self, other), concurrent=concurrent)
         return self
 
-    def check_mergeable(self, other: Self, where: str) -> None:
+    def check_mergeable(self, other: Self) -> None:
         """Raise an error if another learner cannot be merged into this one.
 
         Parameters
         ----------
         other : object
-        where : str
-            The public call, for messages.
 
         Raises
         ------
         MergeError
             If class or parameters differ, or if one of the two cannot be merged.
         """
-        check_same_parameters(self, other, self._merge_parameters, where)
+        check_same_parameters(self, other, self._merge_parameters)
         if reason := self._unmergeable() or other._unmergeable():
-            raise MergeError(
-                f"a learner must store the evidence of its rows, {reason}",
-                where,
-            )
+            raise MergeError(f"a learner must store the evidence of its rows, {reason}")
 
     def join(self, other: Self, at: ColumnPositions, *, concurrent: bool) -> None:
         """Merge another learner whose features are at the given positions.
@@ -441,7 +435,7 @@ class Learner(BaseEstimator, ABC):
         """
         if not hasattr(self, "n_features_in_"):
             self.n_features_in_ = at.d
-        outputs = self._join_outputs(other, f"{type(self).__name__}.merge")
+        outputs = self._join_outputs(other)
         self.rows_seen_ += other.rows_seen_
         if other.rows_seen_:
             self._merge(other, Layout(at.at, at.d, outputs, concurrent))
@@ -469,7 +463,7 @@ class Learner(BaseEstimator, ABC):
         """Whether the learned attributes are initialised."""
         return hasattr(self, "rows_seen_")
 
-    def _check_times(self, time: TimeLike | None, n: int, where: str) -> Any:
+    def _check_times(self, time: TimeLike | None, n: int) -> Any:
         """Validate the times of n rows, (n,); None if the learner uses no times."""
         del n
         if time is None:
@@ -477,8 +471,7 @@ class Learner(BaseEstimator, ABC):
         raise ParameterError(
             "`time` must be left out unless the learner forgets by time, got times for "
             "a learner that does not. Leave out `time`, or set a rule such as "
-            "RLSRegressor(forgetting=op.forgetting.Bounded(half_life='1h')).",
-            where,
+            "RLSRegressor(forgetting=op.forgetting.Bounded(half_life='1h'))."
         )
 
     def _learn_at(
@@ -507,26 +500,22 @@ class Learner(BaseEstimator, ABC):
         time: TimeLike | None = None,
     ) -> tuple[Floats, Array | None, Floats]:
         """Validate and learn rows; return prequential scores, class mask and temperatures."""
-        where = f"{type(self).__name__}.{verb}"
-        array, names = validation.matrix(X, where, **self._shape())
+        array, names = validation.matrix(X, **self._shape())
         n = array.shape[0]
         if n == 0 and verb == "fit":
             raise ShapeError(
                 f"`X` must have rows, got 0 sample(s) (shape={array.shape}) while a "
-                "minimum of 1 is required. partial_fit accepts empty blocks.",
-                where,
+                "minimum of 1 is required. partial_fit accepts empty blocks."
             )
-        s = validation.weights(sample_weight, n, where)
+        s = validation.weights(sample_weight, n)
         if verb == "fit" and s is not None and not s.any():
             raise ParameterError(
-                "`sample_weight` must contain a weight > 0, got weights that are all "
-                "zero. Pass at least one positive weight, or call partial_fit, which "
-                "accepts such blocks.",
-                where,
+                "`sample_weight` must contain a weight > 0, got weights that are all zero. Pass at "
+                "least one positive weight, or call partial_fit, which accepts such blocks."
             )
         self._set_features(array.shape[1], names)
-        when = self._check_times(time, n, where)
-        Y, class_mask = self._receive_targets(y, n, s, where)
+        when = self._check_times(time, n)
+        Y, class_mask = self._receive_targets(y, n, s)
         if n == 0:
             return Y, class_mask, np.empty(0)
         with linalg.one_thread(array.shape[1], n):
@@ -559,17 +548,15 @@ class Learner(BaseEstimator, ABC):
     def _set_features(self, d: int, names: list[str] | None) -> None:
         """Store the number and names of the features of the first block."""
         if not hasattr(self, "n_features_in_"):
-            check_feature_limit(d, type(self).__name__)
+            check_feature_limit(d)
             if self._square:
                 warn_of_large_state(d, type(self).__name__)
             self.n_features_in_ = d
             if names is not None:
                 self.feature_names_in_ = np.array(names, dtype=object)
 
-    def _receive_target(
-        self, y: object, s: Floats | None, where: str
-    ) -> tuple[Floats, Array | None]:
-        return self._receive_targets(np.asarray(y)[None], 1, s, where)
+    def _receive_target(self, y: object, s: Floats | None) -> tuple[Floats, Array | None]:
+        return self._receive_targets(np.asarray(y)[None], 1, s)
 
     def _shape(self) -> dict[str, Any]:
         """The number and names of the features, each None if unknown."""
@@ -579,41 +566,38 @@ class Learner(BaseEstimator, ABC):
             "names": None if names is None else names.tolist(),
         }
 
-    def _row(self, x: RowLike, where: str) -> Floats:
-        return validation.row_vector(x, where, **self._shape())
+    def _row(self, x: RowLike) -> Floats:
+        return validation.row_vector(x, **self._shape())
 
-    def _matrix(self, X: TableLike, verb: str) -> Floats:
+    def _matrix(self, X: TableLike) -> Floats:
         """The validated rows to predict; raise an error if no row was learned."""
         if self._started and validation.is_matrix(X, self.n_features_in_):
             return X
-        where = f"{type(self).__name__}.{verb}"
         if not self._started:
             raise NotFittedError(
                 f"this {type(self).__name__} is not fitted yet: it has learned no row. "
                 "Call fit, partial_fit or learn_one first; predict_one and "
-                "test_then_train predict before any row is learned.",
-                where,
+                "test_then_train predict before any row is learned."
             )
-        return validation.matrix(X, where, **self._shape())[0]
+        return validation.matrix(X, **self._shape())[0]
 
-    def _rollback_on_error(self) -> _Rollback:
-        """Context that restores the learner if an exception is raised."""
-        return _Rollback(self)
+    def _rollback_on_error(self, verb: str) -> _Rollback:
+        """Context of a public call that restores the learner if an exception is raised."""
+        return _Rollback(self, verb)
 
 
-class _Rollback:
-    """Context that restores a learner on an exception; a class, since a generator is slower."""
+class _Rollback(calling):
+    """Context of a public call that restores the learner on an exception."""
 
     __slots__ = ("_before", "_learner")
 
-    def __init__(self, learner: Learner) -> None:
+    def __init__(self, learner: Learner, verb: str) -> None:
+        super().__init__(f"{type(learner).__name__}.{verb}")
         self._learner = learner
         self._before = dict(learner.__dict__)
 
-    def __enter__(self) -> None:
-        pass
-
     def __exit__(self, kind: object, *raised: object) -> None:
+        super().__exit__(kind, *raised)
         if kind is not None:
             self._learner.__dict__ = self._before
 
@@ -629,15 +613,15 @@ class Regressor(RegressorMixin, Learner):
     rows_seen_: int
 
     def _receive_targets(
-        self, y: ArrayLike | None, n: int, s: Floats | None, where: str
+        self, y: ArrayLike | None, n: int, s: Floats | None
     ) -> tuple[Floats, None]:
-        array = validation.targets(y, n, where)
+        array = validation.targets(y, n)
         if not self._started:
             if n == 0:
                 return np.empty((0, 1)), None
             self.target_ndim_ = array.ndim
             self.n_outputs_ = 1 if array.ndim == 1 else array.shape[1]
-            check_feature_limit(self.n_outputs_, type(self).__name__, "outputs")
+            check_feature_limit(self.n_outputs_, "outputs")
             self.rows_seen_ = 0
             self._start(self.n_features_in_, self.n_outputs_)
         Y = array[:, None] if array.ndim == 1 else array
@@ -645,13 +629,12 @@ class Regressor(RegressorMixin, Learner):
             shape = "(n,)" if self.target_ndim_ == 1 else f"(n, {self.n_outputs_})"
             raise ShapeError(
                 f"`y` must have shape {shape}, as in the first block, got "
-                f"{array.shape}. Start a new learner for another set of targets.",
-                where,
+                f"{array.shape}. Start a new learner for another set of targets."
             )
         self.rows_seen_ += n if s is None else int(np.count_nonzero(s))
         return Y, None
 
-    def _join_outputs(self, other: Self, where: str) -> Array:
+    def _join_outputs(self, other: Self) -> Array:
         if not self._started:
             self.target_ndim_, self.n_outputs_ = other.target_ndim_, other.n_outputs_
             self.rows_seen_ = 0
@@ -663,23 +646,22 @@ class Regressor(RegressorMixin, Learner):
         if expected != given:
             raise MergeError(
                 f"both learners must have targets of shape {expected}, as in the first, "
-                f"got {given}. Merge learners of the same outputs.",
-                where,
+                f"got {given}. Merge learners of the same outputs."
             )
         return np.arange(self.n_outputs_)
 
-    def _receive_target(self, y: object, s: Floats | None, where: str) -> tuple[Floats, None]:
+    def _receive_target(self, y: object, s: Floats | None) -> tuple[Floats, None]:
         single = s is None and getattr(self, "target_ndim_", 0) == 1
         plain = y if isinstance(y, float) or (type(y) is int and abs(y) <= _EXACT) else math.nan
         if single and math.isfinite(plain):  # fast path of the common case
             self.rows_seen_ += 1
             return np.array([[plain]], dtype=np.float64), None
-        return self._receive_targets(np.asarray(y)[None], 1, s, where)
+        return self._receive_targets(np.asarray(y)[None], 1, s)
 
-    def _matrix(self, X: TableLike, verb: str) -> Floats:
-        array = super()._matrix(X, verb)
+    def _matrix(self, X: TableLike) -> Floats:
+        array = super()._matrix(X)
         if len(array) > 1:
-            check_values(len(array), self.n_outputs_, type(self).__name__, "one for each output")
+            check_values(len(array), self.n_outputs_, "one for each output")
         return array
 
     def _to_predictions(self, scores: Floats, class_mask: Array | None) -> Array:
@@ -792,9 +774,9 @@ class Clusterer(ClusterMixin, Learner):
         return self.fit(X, y, sample_weight).predict(X)
 
     def _receive_targets(
-        self, y: ArrayLike | None, n: int, s: Floats | None, where: str
+        self, y: ArrayLike | None, n: int, s: Floats | None
     ) -> tuple[Floats, None]:
-        del y, where
+        del y
         if not self._started and n:
             self.rows_seen_ = 0
             self._start(self.n_features_in_, 1)
@@ -802,8 +784,8 @@ class Clusterer(ClusterMixin, Learner):
             self.rows_seen_ += n if s is None else int(np.count_nonzero(s))
         return np.zeros((n, 1)), None
 
-    def _join_outputs(self, other: Self, where: str) -> Array:
-        del other, where
+    def _join_outputs(self, other: Self) -> Array:
+        del other
         if not self._started:
             self.rows_seen_ = 0
             self._start(self.n_features_in_, 1)

@@ -32,7 +32,7 @@ if not TYPE_CHECKING:  # otherwise every name would be valid for type checkers
     def __getattr__(name: str) -> Any:
         if name not in _PUBLIC:
             raise AttributeError(f"module 'onepass.nn.optim' has no attribute {name!r}")
-        import_extra("torch", extra="torch", where=f"op.nn.optim.{name}")
+        import_extra("torch", extra="torch")
         return getattr(import_module(f"onepass.nn.optim.{_PUBLIC[name]}"), name)
 
 

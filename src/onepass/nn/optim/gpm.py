@@ -38,11 +38,11 @@ import torch
 from torch import Tensor, nn
 
 from onepass import linalg, validation
-from onepass.errors import CheckpointError, NumericalError, ParameterError, join_names
+from onepass.errors import CheckpointError, NumericalError, ParameterError, join_names, public
 from onepass.linalg.interrupt import Interrupt
 from onepass.linalg.subspace import OrthonormalBasis
 from onepass.nn.function import evaluation_mode
-from onepass.nn.optim.projected import Projected, join_rows, sample_rows
+from onepass.nn.optim.projected import Projected, join_rows, loader_rows
 
 __all__ = [
     "GPM",
@@ -238,7 +238,7 @@ def extend_basis(
     return basis.appended(linalg.present(W, accepted))
 
 
-def thresholds(given: object, names: list[str], where: str) -> dict[str, float]:
+def thresholds(given: object, names: list[str]) -> dict[str, float]:
     """Return the threshold ε of each layer.
 
     Raises
@@ -247,43 +247,40 @@ def thresholds(given: object, names: list[str], where: str) -> dict[str, float]:
         If a threshold is missing or not in (0, 1], or a name matches no layer.
     """
     if isinstance(given, Mapping):
-        return {name: _level(_threshold_of(given, name, names, where), where) for name in names}
+        return {name: _level(_threshold_of(given, name, names)) for name in names}
     if isinstance(given, Sequence) and not isinstance(given, str):
         if len(given) != len(names):
             raise ParameterError(
                 f"`threshold` must have one number for each of the {len(names)} layers "
                 f"{join_names(names)}, got {len(given)}. Pass one number for all "
-                "layers, or a dict by layer name.",
-                where,
+                "layers, or a dict by layer name."
             )
-        return {name: _level(each, where) for name, each in zip(names, given, strict=True)}
-    return {name: _level(given, where) for name in names}
+        return {name: _level(each) for name, each in zip(names, given, strict=True)}
+    return {name: _level(given) for name in names}
 
 
-def _threshold_of(given: Mapping[str, object], name: str, names: list[str], where: str) -> Any:
+def _threshold_of(given: Mapping[str, object], name: str, names: list[str]) -> Any:
     for pattern in given:
         if not any(fnmatchcase(each, str(pattern)) for each in names):
             raise ParameterError(
                 f"`threshold` must name layers, got {pattern!r}, which matches none of "
-                f"{join_names(names)}. Use their names or patterns, such as '*'.",
-                where,
+                f"{join_names(names)}. Use their names or patterns, such as '*'."
             )
     for pattern, level in given.items():
         if fnmatchcase(name, str(pattern)):
             return level
     raise ParameterError(
         f"`threshold` must have a number for each layer, got none for {name!r}. Add the "
-        "layer, or '*' as the last pattern for all other layers.",
-        where,
+        "layer, or '*' as the last pattern for all other layers."
     )
 
 
-def _level(given: object, where: str) -> float:
-    return validation.in_range(given, "threshold", where, above=0.0, high=1.0)
+def _level(given: object) -> float:
+    return validation.in_range(given, "threshold", above=0.0, high=1.0)
 
 
 def partition_parameters(
-    module: nn.Module, chosen: Mapping[str, nn.Parameter], *, biases: str, others: str, where: str
+    module: nn.Module, chosen: Mapping[str, nn.Parameter], *, biases: str, others: str
 ) -> tuple[dict[str, Layer], list[nn.Parameter]]:
     """Classify the parameters of an optimizer as projected, frozen or free.
 
@@ -293,8 +290,6 @@ def partition_parameters(
     chosen : dict of str to Parameter
     biases : {"frozen", "free"}
     others : {"refuse", "frozen", "free"}
-    where : str
-        The public call, for messages.
 
     Returns
     -------
@@ -309,7 +304,7 @@ def partition_parameters(
         If an option is invalid, no weight of a layer is selected, or other parameters are selected
         with ``others="refuse"``.
     """
-    _check_options(biases, others, where)
+    _check_options(biases, others)
     found, ours = layers(module), {id(each) for each in chosen.values()}
     tied = _used_elsewhere(module, found)
     chosen_layers = {
@@ -319,12 +314,12 @@ def partition_parameters(
     shifts = {id(bias) for each in found.values() for bias in each.biases} - projected
     strange = {n: p for n, p in chosen.items() if id(p) not in projected | shifts}
     if not chosen_layers or (strange and others == "refuse"):
-        raise _unsupported_parameters(strange, where)
+        raise _unsupported_parameters(strange)
     fixed = [p for p in chosen.values() if id(p) in shifts] if biases == "frozen" else []
     return chosen_layers, fixed + (list(strange.values()) if others == "frozen" else [])
 
 
-def _check_options(biases: object, others: object, where: str) -> None:
+def _check_options(biases: object, others: object) -> None:
     """Check the options ``biases`` and ``others``.
 
     Raises
@@ -336,8 +331,7 @@ def _check_options(biases: object, others: object, where: str) -> None:
         if given not in allowed[name]:
             raise ParameterError(
                 f"`{name}` must be one of {', '.join(allowed[name])}, got {given!r}. "
-                "'frozen' preserves past predictions.",
-                where,
+                "'frozen' preserves past predictions."
             )
 
 
@@ -353,13 +347,12 @@ def _used_elsewhere(module: nn.Module, projected: Mapping[str, Layer]) -> set[in
     }
 
 
-def _unsupported_parameters(strange: Mapping[str, nn.Parameter], where: str) -> ParameterError:
+def _unsupported_parameters(strange: Mapping[str, nn.Parameter]) -> ParameterError:
     found_names = join_names(list(strange)) if strange else "biases alone"
     return ParameterError(
         "`module` must have linear layers or convolutions in the optimizer, and no "
         f"other parameters, got {found_names}. Name the layers to project with "
-        "`projects`, or set others='frozen' (after the first task) or others='free'.",
-        where,
+        "`projects`, or set others='frozen' (after the first task) or others='free'."
     )
 
 
@@ -434,6 +427,7 @@ class GPM(Projected):
 
     _part: ClassVar[str] = "bases"
 
+    @public
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,
@@ -450,12 +444,11 @@ class GPM(Projected):
         self.biases = biases
         self.others = others
         super().__init__(optimizer, module, projects)
-        where = self._where
         self.threshold = threshold
-        self._thresholds = thresholds(threshold, list(self._layers), where)
-        self.growth = validation.in_range(growth, "growth", where, low=0.0)
-        self.rows = None if rows is None else validation.whole(rows, "rows", where, low=1)
-        self.seed = validation.whole(seed, "seed", where, low=0)
+        self._thresholds = thresholds(threshold, list(self._layers))
+        self.growth = validation.in_range(growth, "growth", low=0.0)
+        self.rows = None if rows is None else validation.whole(rows, "rows", low=1)
+        self.seed = validation.whole(seed, "seed", low=0)
         self._memory: dict[str, list[OrthonormalBasis]] = {}
 
     def _select(self) -> None:
@@ -465,11 +458,11 @@ class GPM(Projected):
             dict(zip(self._names, self._chosen, strict=True)),
             biases=self.biases,
             others=self.others,
-            where=self._where,
         )
 
     # -- tasks -----------------------------------------------------------------------------------
 
+    @public
     def after_task(self, loader: Iterable[object]) -> Self:
         """End a task: add directions of the inputs of each layer to the memory.
 
@@ -499,7 +492,7 @@ class GPM(Projected):
             factors[name] = triangle(factors.get(name), vectors)
 
         with evaluation_mode(list(self.module.modules())), self._plain_mode():
-            found = sample_rows(
+            found = loader_rows(
                 loader, self.rows, (self.seed, self.tasks_), self._network, where, labels=False
             )
             rows = (each.rows for each in found)
@@ -512,8 +505,7 @@ class GPM(Projected):
                 if not bool(parts.isfinite().all()):
                     raise NumericalError(
                         "the inputs of layers must be finite, got nan or infinity in "
-                        f"{name!r}. Check the weights before it, or scale the rows.",
-                        where,
+                        f"{name!r}. Check the weights before it, or scale the rows."
                     )
                 level = min(self._thresholds[name] + self.growth * self.tasks_, 1.0)
                 old: Any = bases.get(name) or [None] * len(parts)
@@ -565,6 +557,5 @@ class GPM(Projected):
                 raise CheckpointError(
                     f"the directions of {name!r} must be those of a projected layer, "
                     f"got {len(found)} group(s) of {shape[:1]} inputs. Wrap the module "
-                    "of the saved state.",
-                    f"{self._where}.load_state_dict",
+                    "of the saved state."
                 )

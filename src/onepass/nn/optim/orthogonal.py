@@ -24,11 +24,7 @@ import torch
 from torch import Tensor
 
 from onepass import linalg, validation
-from onepass.errors import (
-    CheckpointError,
-    MemoryFullWarning,
-    RowsRefusedWarning,
-)
+from onepass.errors import CheckpointError, MemoryFullWarning, RowsRefusedWarning, public
 from onepass.linalg.interrupt import Interrupt
 from onepass.linalg.subspace import OrthonormalBasis
 from onepass.memory.choice import specification
@@ -42,7 +38,7 @@ from onepass.nn.gradients import (
     row_gradients,
     start_memory,
 )
-from onepass.nn.optim.projected import LabelledRows, Projected, sample_rows
+from onepass.nn.optim.projected import LabelledRows, Projected, loader_rows
 
 __all__ = ["OrthogonalGradient"]
 
@@ -112,6 +108,7 @@ class OrthogonalGradient(Projected):
 
     _part: ClassVar[str] = "memory"
 
+    @public
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,
@@ -124,22 +121,20 @@ class OrthogonalGradient(Projected):
         seed: int = 0,
     ) -> None:
         super().__init__(optimizer, module, projects)
-        check_gradients(gradients, self._where)
+        check_gradients(gradients)
         self.memory = memory
         self.gradients = gradients
-        where = self._where
-        self.per_task = (
-            None if per_task is None else validation.whole(per_task, "per_task", where, low=1)
-        )
-        self.seed = validation.whole(seed, "seed", where, low=0)
-        self._specification = specification(memory, where)
-        start_memory(self._specification, 1, self._like, where)  # may raise
+        self.per_task = None if per_task is None else validation.whole(per_task, "per_task", low=1)
+        self.seed = validation.whole(seed, "seed", low=0)
+        self._specification = specification(memory)
+        start_memory(self._specification, 1, self._like)  # may raise
         self._memory = None
         self._columns: OrthonormalBasis | None = None
         self._partial: tuple[tuple[bool, ...], OrthonormalBasis] | None = None
 
     # -- tasks -----------------------------------------------------------------------------------
 
+    @public
     def after_task(self, loader: Iterable[object]) -> Self:
         """End a task: add gradients of its rows, at the current weights, to the memory.
 
@@ -173,18 +168,18 @@ class OrthogonalGradient(Projected):
         labels, seed = self.gradients == "logit", (self.seed, self.tasks_)
         memory = self._memory
         if memory is None:
-            memory = start_memory(self._specification, p, self._like, where)
+            memory = start_memory(self._specification, p, self._like)
         else:
             memory = copy.deepcopy(memory)  # a failure must not leave some rows in the memory
         interrupt, w = Interrupt(), self._network.weights().to(self._like.dtype)
         with evaluation_mode(list(self.module.modules())), self._plain_mode():
-            rows = sample_rows(loader, self.per_task, seed, self._network, where, labels=labels)
+            rows = loader_rows(loader, self.per_task, seed, self._network, where, labels=labels)
             rows = rows if self.per_task is None else iter(list(rows))
             with interrupt.held():
                 good: list[Tensor] = []
                 for J in chunked_gradients(self._row_gradients(rows, good)):
                     memory = insert_gradients(memory, w, J)
-                count = count_nonfinite(good, where)
+                count = count_nonfinite(good)
                 self._take_memory(memory)
                 self.tasks_ += 1
         interrupt.raise_pending()
@@ -194,7 +189,7 @@ class OrthogonalGradient(Projected):
                 f"{count}. These gradients were skipped. Check these rows and the module's "
                 "weights.",
                 RowsRefusedWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         if memory.rank >= p:
             warnings.warn(
@@ -202,7 +197,7 @@ class OrthogonalGradient(Projected):
                 f"got all {p}: no direction is left for further tasks. Use a smaller `memory` or "
                 "`per_task`, or a wider network.",
                 MemoryFullWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return self
 
@@ -258,8 +253,7 @@ class OrthogonalGradient(Projected):
         if columns is not None and columns.matrix.shape[0] != self._network.p:
             raise CheckpointError(
                 f"the memory must be of {self._network.p} weights, got a memory of "
-                f"{columns.matrix.shape[0]}. Wrap the module of the saved state.",
-                f"{self._where}.load_state_dict",
+                f"{columns.matrix.shape[0]}. Wrap the module of the saved state."
             )
 
     def _take_memory(self, memory: Any) -> None:

@@ -10,7 +10,7 @@ momentum, the scaling of Adam or weight decay would lead out of the free directi
 In ``state_dict`` the memory is encoded by :mod:`onepass.serialization.codec`, as plain values and
 tensors, so that ``torch.load(weights_only=True)`` can read it.
 
-:func:`sample_rows` draws a uniform sample of the rows of a task from a loader, in one pass.
+:func:`loader_rows` draws a uniform sample of the rows of a task from a loader, in one pass.
 """
 
 from __future__ import annotations
@@ -25,7 +25,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onepass.errors import CheckpointError, ParameterError, ShapeError, TypeMismatchError
+from onepass.errors import (
+    CheckpointError,
+    ParameterError,
+    ShapeError,
+    TypeMismatchError,
+    calling,
+    public,
+)
 from onepass.nn.batch import Batch, joined, map_tensors
 from onepass.nn.function import plain_mode
 from onepass.nn.gradients import reservoir_slots
@@ -36,7 +43,7 @@ from onepass.nn.selection import select
 from onepass.serialization.state import nbytes
 from onepass.types import ArrayLike
 
-__all__ = ["LabelledRows", "Projected", "join_rows", "sample_rows"]
+__all__ = ["LabelledRows", "Projected", "join_rows", "loader_rows"]
 
 
 _OURS = "onepass"  # key of the wrapper's part of a state_dict
@@ -63,14 +70,15 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
     _memory: Any
     """The memory, encoded by :func:`~onepass.serialization.codec.state_dict`."""
 
+    @public
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,
         module: torch.nn.Module,
         projects: str | Sequence[str],
     ) -> None:
-        self._where = f"op.nn.optim.{type(self).__name__}"
-        _refuse(optimizer, self._where)
+        self._where = type(self).__name__
+        _refuse(optimizer)
         self.optimizer = optimizer
         self.module = module
         self.projects = projects
@@ -83,7 +91,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
     def _select(self) -> None:
         """Select the parameters to project: set ``_names``, ``_chosen`` and ``_network``."""
         try:
-            selection = select(self.module, self.projects, self._where)
+            selection = select(self.module, self.projects)
         except (ParameterError, TypeMismatchError) as error:
             names = {"learns": "projects"}
             raise error.renamed(lambda name: f"`{names.get(name, name)}`") from error
@@ -96,8 +104,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
             raise ParameterError(
                 "`projects` must name parameters of the optimizer, got "
                 f"{self.projects!r}, which selects no parameter that requires grad. "
-                "Pass module.parameters() to the optimizer.",
-                self._where,
+                "Pass module.parameters() to the optimizer."
             )
         self._names, self._chosen = list(found), list(found.values())
         last = "projects" if self.projects == "last" else None
@@ -154,6 +161,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         if not self.tasks_:
             self._select()
 
+    @public
     def step(self, closure: Callable[[], object] | None = None) -> Any:
         """Take a step of the inner optimizer and project it: (1).
 
@@ -189,6 +197,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         memory = tensors_of(self._memory, f"{self._where}.state_dict")
         return {**self.optimizer.state_dict(), _OURS: {**ours, self._part: memory}}
 
+    @public
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Restore a state bit for bit; nothing is changed if it does not fit.
 
@@ -206,8 +215,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
             raise CheckpointError(
                 f"the state must be one of {type(self).__name__}, got that of "
                 f"{kind or 'a plain optimizer'}. Load a plain optimizer's state into "
-                "the wrapped `optimizer`.",
-                f"{self._where}.load_state_dict",
+                "the wrapped `optimizer`."
             )
         missing = {"names", "tasks", self._part} - set(ours)
         if type(ours.get("tasks")) is not int or ours["tasks"] < 0:
@@ -215,14 +223,12 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         if missing:
             raise CheckpointError(
                 f"the state must contain {', '.join(sorted(missing))}, got missing or "
-                "invalid entries. Create it again with state_dict().",
-                f"{self._where}.load_state_dict",
+                "invalid entries. Create it again with state_dict()."
             )
         if ours["names"] != self._names:
             raise CheckpointError(
                 f"the state must be for the parameters {', '.join(self._names)}, got "
-                f"{ours['names']}. Wrap the same module with the same `projects`.",
-                f"{self._where}.load_state_dict",
+                f"{ours['names']}. Wrap the same module with the same `projects`."
             )
         try:
             where = f"{self._where}.load_state_dict"
@@ -231,8 +237,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise CheckpointError(
                 "the state must be a result of state_dict(), got a damaged state: "
-                f"{error}. Create it again with state_dict().",
-                f"{self._where}.load_state_dict",
+                f"{error}. Create it again with state_dict()."
             ) from error
         self.optimizer.load_state_dict(rest)
         self.tasks_ = ours["tasks"]
@@ -270,12 +275,11 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
                 raise ParameterError(
                     "the optimizer must have parameters of `module` only, got one of "
                     f"shape {tuple(each.shape)} that is not the module's. Pass the "
-                    "current module.parameters() to the optimizer.",
-                    self._where,
+                    "current module.parameters() to the optimizer."
                 )
 
 
-def _refuse(optimizer: object, where: str) -> None:
+def _refuse(optimizer: object) -> None:
     """Check that the steps of an optimizer can be projected.
 
     Raises
@@ -284,24 +288,18 @@ def _refuse(optimizer: object, where: str) -> None:
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeMismatchError(
-            "`optimizer` must be a torch.optim.Optimizer, got "
-            f"{type(optimizer).__name__}. Use one such as "
-            "torch.optim.SGD(module.parameters(), lr=0.01).",
-            where,
+            f"`optimizer` must be a torch.optim.Optimizer, got {type(optimizer).__name__}. Use one "
+            "such as torch.optim.SGD(module.parameters(), lr=0.01)."
         )
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ParameterError(
-            "`optimizer` must take one step per call, got LBFGS, whose line search and "
-            "curvature estimates do not allow projected steps. Use another optimizer, "
-            "such as SGD or Adam.",
-            where,
+            "`optimizer` must take one step per call, got LBFGS, whose line search and curvature "
+            "estimates do not allow projected steps. Use another optimizer, such as SGD or Adam."
         )
     if isinstance(optimizer, Projected):
         raise ParameterError(
-            "`optimizer` must not be a projected optimizer, got "
-            f"{type(optimizer).__name__}, whose directions a second projection would "
-            "undo. Wrap its `optimizer`.",
-            where,
+            f"`optimizer` must not be a projected optimizer, got {type(optimizer).__name__}, whose "
+            "directions a second projection would undo. Wrap its `optimizer`."
         )
 
 
@@ -313,7 +311,7 @@ class LabelledRows(NamedTuple):
     """(n, c), one-hot; None if classes are not needed."""
 
 
-def sample_rows(
+def loader_rows(
     loader: Iterable[object],
     k: int | None,
     seed: tuple[int, ...],
@@ -344,9 +342,9 @@ def sample_rows(
         If there are no rows, or rows or classes are invalid.
     """
     seen, sample = 0, dict[int, LabelledRows]()
-    for at, batch in enumerate(_batches(loader, where)):
-        called = where if isinstance(loader, tuple) else f"{where}, batch {at} of `loader`"
-        found = _check_batch(batch, network, called, labels=labels)
+    for at, batch in enumerate(_batches(loader)):
+        with calling(where if isinstance(loader, tuple) else f"{where}, batch {at} of `loader`"):
+            found = _check_batch(batch, network, labels=labels)
         n = len(found.rows)
         if k is None and n:
             yield found
@@ -372,7 +370,7 @@ def join_rows(rows: list[Batch]) -> list[Batch]:
     return [joined(rows)]
 
 
-def _batches(loader: Iterable[object], where: str) -> Iterable[object]:
+def _batches(loader: Iterable[object]) -> Iterable[object]:
     arrays = (torch.Tensor, np.ndarray)
     if isinstance(loader, tuple):
         return [loader]
@@ -380,42 +378,36 @@ def _batches(loader: Iterable[object], where: str) -> Iterable[object]:
         hasattr(loader, "__iter__") or hasattr(loader, "__getitem__")
     ):
         raise TypeMismatchError(
-            "`loader` must yield batches (x, y) of the task, got "
-            f"{type(loader).__name__}. Pass a torch.utils.data.DataLoader, or one batch "
-            "(x, y).",
-            where,
+            f"`loader` must yield batches (x, y) of the task, got {type(loader).__name__}. Pass a "
+            "torch.utils.data.DataLoader, or one batch (x, y)."
         )
     return loader
 
 
-def _check_batch(batch: object, network: Network, where: str, *, labels: bool) -> LabelledRows:
+def _check_batch(batch: object, network: Network, *, labels: bool) -> LabelledRows:
     x, y = batch, None
     if isinstance(batch, (tuple, list)):
         if not 1 <= len(batch) <= 2:
             raise ShapeError(
                 f"`loader` must yield batches (x, y), got {len(batch)} parts. If the "
-                "module has several inputs, pass them as a tuple: ((x1, x2), y).",
-                where,
+                "module has several inputs, pass them as a tuple: ((x1, x2), y)."
             )
         x, y = (batch[0], None) if len(batch) == 1 else batch
     if labels and y is None:
         raise ShapeError(
             "`loader` must yield batches (x, y) with the class of each row, got x "
-            "only. Use gradients='outputs', which needs no classes.",
-            where,
+            "only. Use gradients='outputs', which needs no classes."
         )
     if y is not None and np.ndim(y) == 0:
         raise ShapeError(
             "`loader` must yield batches of rows, got a single row. Wrap the dataset "
-            "in a torch.utils.data.DataLoader.",
-            where,
+            "in a torch.utils.data.DataLoader."
         )
-    rows = network.prepare(map_tensors(x, lambda each: each.to(network.device)), where)
+    rows = network.prepare(map_tensors(x, lambda each: each.to(network.device)))
     if isinstance(y, (torch.Tensor, np.ndarray)) and len(y) != len(rows):
         raise ShapeError(
             f"`y` must contain one target for each of {len(rows)} rows, got {len(y)}. "
-            "Pass each row with its target, or x only if no classes are needed.",
-            where,
+            "Pass each row with its target, or x only if no classes are needed."
         )
     if not labels or not len(rows):
         return LabelledRows(rows, None)
@@ -424,23 +416,20 @@ def _check_batch(batch: object, network: Network, where: str, *, labels: bool) -
     if like.shape[1] == 1:
         raise ParameterError(
             "`gradients` must be 'outputs' for a module with one output, got 'logit', "
-            "the output of the class of a row. Use gradients='outputs'.",
-            where,
+            "the output of the class of a row. Use gradients='outputs'."
         )
-    _refuse_numbers(y, where)
-    return LabelledRows(rows, targets(y, len(rows), like.shape[1], "one_hot", like, where))
+    _refuse_numbers(y)
+    return LabelledRows(rows, targets(y, len(rows), like.shape[1], "one_hot", like))
 
 
-def _refuse_numbers(y: ArrayLike | Tensor, where: str) -> None:
+def _refuse_numbers(y: ArrayLike | Tensor) -> None:
     """Check that targets are classes."""
     array = y if isinstance(y, torch.Tensor) else np.asarray(y)
     real = array.is_floating_point() if isinstance(array, torch.Tensor) else array.dtype.kind == "f"
     if real:
         raise TypeMismatchError(
-            "`loader` must yield the class of each row, an integer, with "
-            f"gradients='logit', got {array.dtype}. Use gradients='outputs' for "
-            "regression.",
-            where,
+            "`loader` must yield the class of each row, an integer, with gradients='logit', got "
+            f"{array.dtype}. Use gradients='outputs' for regression."
         )
 
 

@@ -5,4 +5,4 @@ from onepass.errors import import_extra
 __all__: list[str] = []
 
 for _package in ("prometheus_client", "starlette", "uvicorn", "httptools"):
-    import_extra(_package, extra="serve", where="serve")
+    import_extra(_package, extra="serve")

@@ -71,9 +71,8 @@ class Tokens:
             at, roles = f"{where}, line {number}", words[0].split(",")
             if len(words) != 2 or not _INCLUDES.keys() >= set(roles):
                 raise ParameterError(
-                    "the line must be roles and a token, such as 'learn,predict "
-                    "TOKEN', with the roles predict, learn and admin, got another "
-                    "form. Correct the line.",
+                    "the line must be roles and a token, such as 'learn,predict TOKEN', with the "
+                    "roles predict, learn and admin, got another form. Correct the line.",
                     at,
                 )
             token = words[1]

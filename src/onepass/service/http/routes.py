@@ -218,8 +218,7 @@ async def page_file(request: ServiceRequest) -> Response:
     file = page.file(request.path_params.get("file", "index.html"))
     if file is None:
         raise NotFoundError(
-            "no such file of the page. Open / instead.",
-            f"{request.url.path[:200]}",
+            "no such file of the page. Open / instead.", f"{request.url.path[:200]}"
         )
     headers = {**page.HEADERS, "ETag": file.tag, "Content-Type": file.kind}
     if request.field(b"if-none-match") == file.tag:

@@ -123,8 +123,7 @@ class Listening:
             ) from error
         if self.port >= 1 << 16:  # getaddrinfo would reduce it modulo 65536
             raise ParameterError(
-                f"--port must be from 0 to 65535, got {self.port}. Choose another port.",
-                where,
+                f"--port must be from 0 to 65535, got {self.port}. Choose another port.", where
             )
         sockets: list[socket.socket] = []
         unavailable = OSError("no address")

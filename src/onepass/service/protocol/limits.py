@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from onepass import validation
-from onepass.errors import RequestError
+from onepass.errors import RequestError, public
 
 __all__ = ["Limits", "request_error", "shown"]
 
@@ -58,9 +58,10 @@ class Limits:
     text: int = 1 << 16
     json_bytes: int = 8 << 20
 
+    @public
     def __post_init__(self) -> None:
         for field in fields(self):
-            validation.whole(getattr(self, field.name), field.name, "Limits", low=1)
+            validation.whole(getattr(self, field.name), field.name, low=1)
 
     def check_json(self, nbytes: int) -> None:
         """Raise RequestError if there are too many bytes of JSON."""
