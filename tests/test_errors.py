@@ -172,3 +172,31 @@ def test_a_public_call_names_itself_in_errors(call: Callable[[], object], where:
 
 def test_a_public_method_keeps_its_signature() -> None:
     assert list(inspect.signature(Called.predict).parameters) == ["self", "where"]
+
+
+WRONG = op.RLSRegressor(ridge=-1.0)
+ROWS, TARGETS = np.zeros((4, 3)), np.zeros(4)
+
+
+@pytest.mark.parametrize(
+    ("call", "where"),
+    [
+        (lambda: op.Conformal(WRONG).fit(ROWS, TARGETS), "Conformal.fit: RLSRegressor"),
+        (
+            lambda: op.Conformal(op.Pipeline(op.features.Scale(), WRONG)).fit(ROWS, TARGETS),
+            "Conformal.fit: RLSRegressor",
+        ),
+        (
+            lambda: op.Keyed(op.SGDRegressor(step_size=-1.0), by=0).fit(ROWS, TARGETS),
+            "Keyed.fit: the model of the key 0: SGDRegressor",
+        ),
+        (lambda: op.Conformal(WRONG, alpha=2.0).learn_one(ROWS[0], 1.0), "Conformal.learn_one"),
+        (lambda: op.stream.dataset("flight"), "op.stream.dataset"),
+        (lambda: op.RLSRegressor().merge(op.SGDRegressor()), "RLSRegressor.merge"),
+        (lambda: op.memory.SquareRoot(-1.0), "SquareRoot"),
+    ],
+)
+def test_errors_name_the_call_and_the_model(call: Callable[[], object], where: str) -> None:
+    with pytest.raises(OnepassError) as refusal:
+        call()
+    assert refusal.value.where == where

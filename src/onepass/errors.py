@@ -209,15 +209,13 @@ class OnepassError(Exception):
 
 
 class calling(ContextDecorator):  # noqa: N801  a context manager
-    """Context of a public call: it is ``where`` of errors raised inside, unless they have one.
+    """Name a public call in the errors raised inside, unless they name one already.
 
     Parameters
     ----------
     where : str
         The call, such as "RLSRegressor.fit".
     """
-
-    __slots__ = ("_where",)
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -231,25 +229,25 @@ class calling(ContextDecorator):  # noqa: N801  a context manager
 
 
 def public(call: _Call) -> _Call:
-    """Decorate a public function or method: errors raised in it name it, as ``calling`` does.
+    """Decorate a method: errors raised in it name its class and the method, as ``calling`` does.
+
+    Of a constructor or a private method only the class is named.
 
     Parameters
     ----------
     call : callable
-        A function, method or constructor; not one that returns a generator.
+        A method that is not a generator.
     """
-    first = call.__code__.co_varnames[:1]
-    name = call.__name__
+    verb = "" if call.__name__.startswith("_") else f".{call.__name__}"
 
     @wraps(call)
-    def named(*args: Any, **kwargs: Any) -> Any:
+    def named(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            return call(*args, **kwargs)
+            return call(self, *args, **kwargs)
         except OnepassError as error:
             if not error.where:
-                owner = type(args[0]) if first == ("self",) else args[0]
-                of = owner.__name__ if first in {("self",), ("cls",)} else ""
-                error.where = ".".join(filter(None, (of, "" if name[0] == "_" else name)))
+                owner = self if isinstance(self, type) else type(self)
+                error.where = owner.__name__ + verb
             raise
 
     return cast("_Call", named)

@@ -77,7 +77,7 @@ def test_merge_refuses_different_models_without_output(
     for words, why in {
         "a.onepass sgd.onepass": "sgd.onepass with a.onepass: Pipeline.merge: both must have the",
         "sgd.onepass sgd.onepass": "stores only its weights",
-        "fading.onepass fading.onepass": "--set rls__forgetting=exponential:0.999",
+        "fading.onepass fading.onepass": "forgetting='exponential:0.999'",
         "spec.onepass a.onepass": "spec.onepass must contain a model, got a Principal",
         "a.onepass nothing.onepass": "nothing.onepass",
         "a.onepass b.csv": "b.csv",

@@ -170,8 +170,6 @@ class DelayedLabels:
         rows.
     max_rows : int
         Maximum number of pending rows.
-    where : str
-        The public call, for messages.
 
     Attributes
     ----------
@@ -181,9 +179,9 @@ class DelayedLabels:
         The time of the last row that arrived.
     """
 
-    def __init__(self, delay: int, until: str | None, max_rows: int, where: str) -> None:
+    def __init__(self, delay: int, until: str | None, max_rows: int) -> None:
         self.pending: PendingRows | None = None
-        self._delay, self._until, self._max_rows, self._where = delay, until, max_rows, where
+        self._delay, self._until, self._max_rows = delay, until, max_rows
         self.last: Any = None
 
     def __len__(self) -> int:

@@ -328,7 +328,7 @@ def _delayed_labels(delay: object, until: str | None, max_waiting: object) -> De
             f"`delay` must be at most `max_waiting`, {limit:,} rows, got {rows:,}. "
             "Increase `max_waiting` if there is enough memory."
         )
-    return DelayedLabels(rows, until, limit, _WHERE) if rows > 1 or until is not None else None
+    return DelayedLabels(rows, until, limit) if rows > 1 or until is not None else None
 
 
 def _checkpoint(

@@ -19,7 +19,7 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 
-from onepass.errors import ShapeError, TypeMismatchError, public
+from onepass.errors import ShapeError, TypeMismatchError, calling, public
 from onepass.features.encode import to_table
 from onepass.features.transformer import Transformer, matrix_with_gaps
 from onepass.serialization.state import not_fitted
@@ -105,7 +105,7 @@ class Adapter(Transformer):
             return Table(dict(zip(names, rows.T, strict=True)), len(rows))
         return rows.select(names) if set(rows.names) == set(names) else rows
 
-    @public
+    @calling("Pipeline")
     def _learn_rows(
         self, checked_rows: Floats | Table, first_rows: Array | None
     ) -> tuple[Floats, Array]:
@@ -139,7 +139,7 @@ class Adapter(Transformer):
         self.n_features_in_, self.rows_seen_ = rows.shape[1], seen + n
         return Z[:n], np.zeros(Z.shape[1], dtype=np.intp)
 
-    @public
+    @calling("Pipeline")
     def _transform_rows(self, checked_rows: Floats | Table) -> Floats:
         """Transform the rows; before the first row, each with the state after itself."""
         if len(checked_rows) and getattr(self, "rows_seen_", 0):
@@ -154,12 +154,12 @@ class Adapter(Transformer):
         """Return the rows as transformed, in an array of numbers."""
         Z = made.transform(rows)
         Z = Z.toarray() if hasattr(Z, "toarray") else Z
-        where = f"Pipeline: the output of {type(self.transformer).__name__}"
-        array, _ = matrix_with_gaps(Z)
+        with calling(f"Pipeline: the output of {type(self.transformer).__name__}"):
+            array, _ = matrix_with_gaps(Z)
         if len(array) != len(rows):
             raise ShapeError(
-                f"{where} must have a row for each of {len(rows)} rows, got {len(array)}. Use a "
-                "transformer that keeps all rows."
+                f"the output of {type(self.transformer).__name__} must have a row for each of "
+                f"{len(rows)} rows, got {len(array)}. Use a transformer that keeps all rows."
             )
         return array
 

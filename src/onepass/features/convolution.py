@@ -307,6 +307,7 @@ class RandomConvolution(Frozen):
         return "whose filters are patches of rows; use source='random'" if drawn else ""
 
     @property
+    @public
     def n_features_out_(self) -> int:
         """Number of output columns: two for each filter and cell."""
         pool = validation.whole(self.pool, "pool", low=1)

@@ -27,7 +27,6 @@ from onepass.types import Array, Floats
 
 __all__ = ["ONNXFeatures"]
 
-_NAME = "ONNXFeatures"
 _TYPES = {
     "tensor(float)": "f4", "tensor(double)": "f8", "tensor(float16)": "f2",
     "tensor(uint8)": "u1", "tensor(uint16)": "u2", "tensor(uint32)": "u4", "tensor(uint64)": "u8",
@@ -110,7 +109,6 @@ class ONNXFeatures(FrozenNetwork):
     outside: ClassVar[Mapping[str, str]] = {"model": "the path or the content of an ONNX file"}
 
     _prefix: ClassVar[str] = "onnx"
-    _name: ClassVar[str] = _NAME
     _what: ClassVar[str] = "file"
 
     def __init__(

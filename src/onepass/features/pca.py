@@ -387,7 +387,10 @@ class IncrementalPCA(Columnwise):
 
     def _fitted_axes(self) -> IncrementalPCAState:
         if not hasattr(self, "axes_"):
-            raise NotFittedError("it is not fitted yet. Call learn or learn_transform first.")
+            raise NotFittedError(
+                f"this {type(self).__name__} is not fitted yet. Call learn or learn_transform "
+                "first."
+            )
         return self.axes_
 
 

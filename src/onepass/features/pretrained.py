@@ -199,7 +199,6 @@ class FrozenNetwork(Frozen):
     _draws: ClassVar[tuple[str, ...]] = ("digest_", "shape_", "trial_")
     _what: ClassVar[str] = "module"
 
-    _name: ClassVar[str]
     shape: tuple[int, ...] | None
     batch_size: int
     digest_: str
@@ -332,7 +331,7 @@ class FrozenNetwork(Frozen):
         ModuleError, ShapeError
             If the network raises, or returns another result.
         """
-        where, n = f"{self._name}: the {self._what}", len(rows)
+        part, n = f"the {self._what}", len(rows)
         if network.rows is not None and n < network.rows:
             rows = np.concatenate((rows, np.zeros((network.rows - n, *rows.shape[1:]), rows.dtype)))
         try:
@@ -341,7 +340,7 @@ class FrozenNetwork(Frozen):
             raise
         except Exception as error:  # a user's network may raise anything
             raise ModuleError(
-                f"{where} must accept rows of shape {rows.shape[1:]}, got {type(error).__name__}: "
+                f"{part} must accept rows of shape {rows.shape[1:]}, got {type(error).__name__}: "
                 f"{str(error).strip()[:300]}. Pass rows of the shape and range that it accepts; "
                 "for flat rows, pass shape=..."
             ) from error
@@ -356,7 +355,7 @@ class FrozenNetwork(Frozen):
             or width not in {None, Z.shape[1]}
         ):
             raise ShapeError(
-                f"{where} must return {width or 'one or more'} numbers for each of {len(rows)} "
+                f"{part} must return {width or 'one or more'} numbers for each of {len(rows)} "
                 f"rows, got an output of shape {outputs.shape}. The first axis must count rows."
             )
         return Z

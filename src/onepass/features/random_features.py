@@ -41,7 +41,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import NumericalError, ParameterError
+from onepass.errors import NumericalError, ParameterError, public
 from onepass.features.transformer import Columnwise
 from onepass.types import Array, Floats
 
@@ -132,6 +132,7 @@ class _Units(Frozen):
     weights_: Floats
 
     @property
+    @public
     def n_features_out_(self) -> int:
         """Number of output columns, constant after the first row."""
         return validation.whole(self.width, "width", low=1)
@@ -324,12 +325,11 @@ class RandomFourier(_Units):
         self.weights_ = np.concatenate((self.weights_, self._sample(d)[0][known:]))
 
     def _sample(self, d: int) -> tuple[Floats, Floats]:
-        where = "RandomFourier"
         gamma = validation.in_range(self.gamma, "gamma", above=0.0)
         seed = validation.whole(self.seed, "seed", low=0)
         if seed >= 2**32:
             raise ParameterError(
-                f"`seed` must be less than 2**32, got {seed}. Pass a smaller seed.", where
+                f"`seed` must be less than 2**32, got {seed}. Pass a smaller seed."
             )
         from sklearn.kernel_approximation import RBFSampler  # noqa: PLC0415  the import is slow
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["TorchFeatures"]
 
-_NAME = "TorchFeatures"
 _DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -111,7 +110,6 @@ class TorchFeatures(FrozenNetwork):
     outside: ClassVar[Mapping[str, str]] = {"module": "a torch.nn.Module"}
 
     _prefix: ClassVar[str] = "torch"
-    _name: ClassVar[str] = _NAME
 
     def __init__(
         self,

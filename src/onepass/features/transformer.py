@@ -104,9 +104,9 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
     def _check_rows(self, X: TableLike, *, learning: bool) -> Any:
         """Validate the user's rows for ``_learn_rows`` and ``_transform_rows``.
 
-        The result has a length and can be indexed by a slice or a mask of rows. Errors name the
-        public call, ``where``. With ``learning``, ``_learn_rows`` follows, and the names or the
-        shape of the first rows may be stored; nothing else is learned here.
+        The result has a length and can be indexed by a slice or a mask of rows. With ``learning``,
+        ``_learn_rows`` follows, and the names or the shape of the first rows may be stored; nothing
+        else is learned here.
         """
 
     def _check_row(self, x: ArrayLike | Mapping[str, object], *, learning: bool) -> Any:

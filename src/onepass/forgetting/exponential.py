@@ -156,12 +156,12 @@ class Exponential(DecayRate):
     additive: ClassVar[bool] = True
     stores_rows: ClassVar[bool] = False
 
+    @public
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.ridge not in {"fading", "held"}:
             raise ParameterError(
                 f"`ridge` must be 'fading' or 'held', got {self.ridge!r}",
-                "forgetting.Exponential",
                 remedy="Choose one of these.",
             )
 

@@ -33,6 +33,7 @@ from onepass.errors import (
     ParameterError,
     ShapeError,
     TypeMismatchError,
+    calling,
     import_extra,
     public,
 )
@@ -96,7 +97,8 @@ def adopt(model: base.Estimator, *, missing: Literal["absent", "none"] = "absent
     >>> report.scores["ours"].overall["mae"] < report.scores["theirs"].overall["mae"]
     True
     """
-    base = import_extra("river.base", extra="river")
+    with calling("op.integrations.river.adopt"):
+        base = import_extra("river.base", extra="river")
     last = getattr(model, "_last_step", model)  # the last step of a pipeline
     if isinstance(last, base.Regressor):
         return AdoptedRegressor(model, missing)
@@ -568,9 +570,6 @@ class _Wrapped:
             model = deepcopy(model).partial_fit(rows[:1], classes[:1], sample_weight=0.0)
         return model.classes_.tolist(), model.predict_proba(rows)
 
-    def _where(self, verb: str) -> str:
-        return f"{type(self).__name__}.{verb}"
-
 
 def _classifies(model: object) -> bool:
     """Return whether an object is a classifier of onepass: a learner or a Pipeline.
@@ -712,7 +711,6 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
             raise TypeMismatchError(
                 "`y` must be a number, got a dict. For several targets per row, call "
                 "op.integrations.river.wrap(model, targets=True).",
-                self._where("learn_one"),
             )
         self._learn(x, y, w, t)
 
@@ -791,7 +789,6 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
             probabilities: dict[Any, float] | None = compiled.predict_proba_one(x)
             if probabilities is not None:
                 return probabilities
-        self._where("predict_proba_one")
         row = self._adapter.row(x, learning=False)
         labels, shares = self._probabilities(
             Table.from_rows([row]) if isinstance(row, dict) else row[None]
@@ -817,7 +814,6 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
     @public
     def predict_proba_many(self, X: IntoDataFrame) -> Any:
         """Predict probabilities of the labels, as a data frame of the same library."""
-        self._where("predict_proba_many")
         labels, shares = self._probabilities(self._adapter.block(X, learning=False))
         return _frame(dict(zip(labels, shares.T, strict=True)), X)
 
@@ -890,14 +886,12 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
             raise TypeMismatchError(
                 f"`y` must be a dict of targets by name, got {y!r}. For one target per "
                 "row, call op.integrations.river.wrap(model).",
-                self._where("learn_one"),
             )
         targets = tuple(sorted(y, key=str)) if self._targets is None else self._targets
         if set(y) != set(targets):
             raise ColumnError(
                 f"`y` must have the targets {list(targets)}, got {list(y)}. Pass all "
                 "targets with each row.",
-                self._where("learn_one"),
             )
         self._learn(x, [y[name] for name in targets], w, t)
         self._targets = targets

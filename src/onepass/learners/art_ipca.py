@@ -141,6 +141,7 @@ class BaseARTIPCA:
 
     # -- verbs -------------------------------------------------------------------------------------
 
+    @public
     def learn_axes(self, X: TableLike) -> Self:
         """Learn the axes from one batch of rows, without learning prototypes.
 
@@ -159,23 +160,20 @@ class BaseARTIPCA:
         ParameterError
             If ``pca="none"``, or if the learner is compact.
         """
-        where = f"{type(self).__name__}.learn_axes"
         if self.pca == "none":
             raise ParameterError(
                 "`pca` must be 'incremental', 'task' or 'static', got 'none'. Construct the "
                 "learner with pca='static' to learn the axes before the prototypes.",
-                where,
             )
         if self.projection != "pca":
             raise ParameterError(
                 "discriminant axes require labels, got rows without labels. Call partial_fit, "
                 "which learns them, or construct the learner with projection='pca'.",
-                where,
             )
         if getattr(self, "compact_", False):
             self._check_not_compact("learn axes")
         learner: Any = self
-        with learner._rollback_on_error("learn_axes"):  # noqa: SLF001  a method of this learner
+        with learner._rollback_on_error():  # noqa: SLF001  a method of this learner
             array, names = validation.matrix(X, **learner._shape())  # noqa: SLF001
             learner._set_features(array.shape[1], names)  # noqa: SLF001
             level, d = self._level_rules()[0], array.shape[1]

@@ -34,7 +34,7 @@ class Compiled:
     calibration_: Any  # of classifiers
     n_features_in_: int
     target_ndim_: int
-    _rollback_on_error: Callable[[str], Any]
+    _rollback_on_error: Callable[[], Any]
 
     _compiled: Any = None  # the state, while the learned attributes are not in the instance
 

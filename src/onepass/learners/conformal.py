@@ -149,6 +149,7 @@ class Conformal(Composite):
         self.__dict__ = twin.__dict__
         return (predictions, P) if return_proba else predictions
 
+    @public
     def learn_one(
         self, x: RowLike, y: Any, sample_weight: float = 1.0, *, time: TimeLike | None = None
     ) -> Self:

@@ -270,7 +270,7 @@ class KalmanRegressor(Regressor):
         return dynamics
 
     def _start(self, d: int, c: int) -> None:
-        _who, first = type(self).__name__, int(bool(self.fit_intercept))
+        first = int(bool(self.fit_intercept))
         p = d + first
         experts = len(self._dynamics(p).q)
         prior = _covariance(self.prior_variance, "prior_variance", p)
@@ -363,7 +363,7 @@ class KalmanRegressor(Regressor):
         r = np.array([dynamics.noise])
         predictions, good = dynamics.learn(W, factors[:, 0], squares, Z, Y, r)
         if not good:
-            raise self._overflow(Z, Y)
+            return False
         if mixtures:
             mixtures = (mixtures[0].mixed(Y - predictions, Y, None)[1],)
         own.update(

@@ -546,8 +546,7 @@ class KernelRLS(Compiled):
         )
         return {"posterior_": posterior}
 
-    def _learn_few(self, X: Any, y: Any, verb: str) -> Array | None:
-        del verb
+    def _learn_few(self, X: Any, y: Any) -> Array | None:
         compiled = None if "classes_" in self.__dict__ else self._compiled
         plain = type(X) is np.ndarray and isinstance(y, (list, np.ndarray))
         if compiled is None or not plain or X.ndim != 2 or not len(X) == len(y) == 1:

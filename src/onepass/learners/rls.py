@@ -298,13 +298,12 @@ class LeastSquares:
                 _CHECKED if plain else 0, chosen.clock is not None,
             )  # fmt: skip
 
-    def _learn_few(self, X: Any, y: Any, verb: str) -> Any:
+    def _learn_few(self, X: Any, y: Any) -> Any:
         own, chosen = self.__dict__, self._rule()
         if self._single is None or "classes_" in own or chosen.clock is not None:
             return None
         if validation.is_small_table(X, CACHED_VALUES):
-            with calling(f"{type(self).__name__}.{verb}"):
-                X = validation.matrix(X, **self._shape())[0]
+            X = validation.matrix(X, **self._shape())[0]
             y = validation.series_array(y)
         d, c = self.n_features_in_, own["n_outputs_"]
         if not validation.is_matrix(X, d):
@@ -314,7 +313,7 @@ class LeastSquares:
             return None
         if not 1 <= n * d * d <= _BRIEF or y.shape != shape:
             return None
-        if not max(linalg.magnitude(X), linalg.magnitude(y)) <= _LARGEST**0.4:
+        if not (linalg.finite(y) and _largest(X, y, None) <= _LARGEST**0.4):
             return None
         errors, Y = np.empty((n, c)), y.reshape(n, c)
         finite = native.loops.ls_learn(  # type: ignore[union-attr]
@@ -476,6 +475,7 @@ class LeastSquares:
         return self._fitted()[2]
 
     @property
+    @public
     def forgetting_factor_(self) -> Any:
         """The forgetting factor that leads: a float, or (c,) for several outputs."""
         chosen = self._rule()
@@ -581,8 +581,7 @@ class LeastSquares:
             return ""
         return (
             f"got one whose state with forgetting {chosen} is not a decayed sum over rows. "
-            "Learn both with forgetting='exponential:0.999' or 'window:1000' (on the command line, "
-            "--set rls__forgetting=exponential:0.999)."
+            "Learn both with forgetting='exponential:0.999' or 'window:1000'."
         )
 
     def _merge(self, other: Self, layout: Layout) -> None:
@@ -852,7 +851,8 @@ class RLSRegressor(LeastSquares, Regressor):
         both = None if single is None else single.predict_std(x)
         if both is not None:
             return both
-        row = self._row(x)
+        with calling(f"{type(self).__name__}.predict_one"):
+            row = self._row(x)
         if self._started:
             predictions, std = self.predict(row[None], return_std=True)
             return predictions[0], std[0]

@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import validation
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, public
 from onepass.linalg.update import Step, absorb, row_by_row
 from onepass.types import Array, ArrayLike, ArrayOrTensor, Floats, Kind
 
@@ -52,6 +52,7 @@ class SquareRoot:
 
     ridge: Any = 1e-6
 
+    @public
     def __post_init__(self) -> None:
         _root(self.ridge)
 

@@ -21,7 +21,7 @@ it. ``optim`` wraps torch optimizers for custom training loops.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from onepass.errors import import_extra
+from onepass.errors import calling, import_extra
 
 if TYPE_CHECKING:
     from onepass.nn import optim as optim
@@ -54,7 +54,8 @@ if not TYPE_CHECKING:  # otherwise every name would be valid for type checkers
             return import_module("onepass.nn.optim")
         if name not in _PUBLIC:
             raise AttributeError(f"module 'onepass.nn' has no attribute {name!r}")
-        import_extra("torch", extra="torch")
+        with calling(f"op.nn.{name}"):
+            import_extra("torch", extra="torch")
         if name == "load":
             for module in _PUBLIC.values():  # importing a submodule registers its learners
                 import_module(f"onepass.nn.{module}")

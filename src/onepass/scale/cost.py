@@ -111,7 +111,7 @@ def cost(
     >>> 50 < small.seconds / large.seconds <= 64
     True
     """
-    _where, t = "scale.cost", Machine() if machine is None else machine
+    t = Machine() if machine is None else machine
     rows = validation.in_range(rows, "rows", low=0.0)
     p = validation.in_range(p, "p", low=1.0)
     c = validation.whole(outputs, "outputs", low=1)

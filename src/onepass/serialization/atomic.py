@@ -93,7 +93,7 @@ def file_identity(path: str | os.PathLike[str]) -> tuple[int, int] | None:
 
 @contextmanager
 def write_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Convert an OSError in the block to a SourceError that names the public call.
+    """Convert an OSError in the block to a SourceError.
 
     Parameters
     ----------

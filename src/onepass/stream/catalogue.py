@@ -209,7 +209,6 @@ def find_entry(name: str) -> Entry:
     return ENTRIES[name]
 
 
-@calling("op.stream.dataset")
 def opened(
     name: str,
     cache: str | os.PathLike[str] | None = None,
@@ -250,6 +249,7 @@ def datasets(*, cache: Cache = None) -> list[Description]:
     return [entry.describe(cache) for entry in ENTRIES.values()]
 
 
+@calling("op.stream.dataset")
 def dataset(name: str, *, block: int | None = None, cache: Cache = None) -> Stream:
     """Open a named data set as a stream, with its usual target and time.
 

@@ -446,7 +446,7 @@ def reorder_tasks(
     order : sequence of int, "random" or None
         Indices of the tasks in their new order; None to preserve the order.
     name : str
-        The public call and its argument, for messages.
+        The argument, for messages.
     seed : int, default=0
         Seed of the random order.
 

@@ -1,7 +1,6 @@
-"""Validation of arguments, once, at the public call.
+"""Validation of arguments, once, at the public call, which is named in errors there.
 
-Each function takes ``where``, the public call that error messages name, and returns a validated
-value. Arrays that it returns are float, finite and of the right shape.
+Each function returns a validated value. Arrays are float, finite and of the right shape.
 """
 
 from onepass.validation.arrays import (

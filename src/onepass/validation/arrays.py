@@ -210,7 +210,7 @@ def matrix(
         )
     if d is not None and array.shape[1] != d:
         raise ShapeError(
-            f"X has {array.shape[1]} features, but it is expecting {d} features as "
+            f"X has {array.shape[1]} features, but onepass is expecting {d} features as "
             "input, as in the first block. Start a new learner for other features, or "
             "encode rows with names by op.features.Encode, which accepts new columns."
         )

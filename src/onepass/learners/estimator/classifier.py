@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from onepass import validation
-from onepass.errors import LabelError, MergeError, NotFittedError, ParameterError, calling, public
+from onepass.errors import LabelError, MergeError, NotFittedError, ParameterError, public
 from onepass.estimators import ClassifierMixin
 from onepass.learners.estimator.composite import naming
 from onepass.learners.estimator.learner import Learner
@@ -72,6 +72,7 @@ class Classifier(ClassifierMixin, Learner):
     def _add_outputs(self, at: Array, c: int) -> None:
         """Extend to c outputs; those in columns ``at`` are new."""
 
+    @public
     def partial_fit(  # type: ignore[override]  # scikit-learn's order of arguments
         self,
         X: TableLike,
@@ -100,7 +101,7 @@ class Classifier(ClassifierMixin, Learner):
         -------
         self
         """
-        with self._rollback_on_error("partial_fit"):
+        with self._rollback_on_error():
             if classes is not None:
                 X, names = validation.matrix(X, **self._shape())
                 self._set_features(X.shape[1], names)
@@ -109,6 +110,7 @@ class Classifier(ClassifierMixin, Learner):
             self._learn_block(X, y, sample_weight, "partial_fit", time)
         return self
 
+    @public
     def test_then_train(
         self,
         X: TableLike,
@@ -145,7 +147,7 @@ class Classifier(ClassifierMixin, Learner):
                 "`return_proba` must be False, as blocks are learned without the scores of all "
                 "rows, got True. Call predict_proba_one and learn_one for each row."
             )
-        with self._rollback_on_error("test_then_train"):
+        with self._rollback_on_error():
             new = not self._started
             found = self._learn_block(X, y, sample_weight, "test_then_train", time)
             scores, mask, temperatures = found
@@ -197,6 +199,7 @@ class Classifier(ClassifierMixin, Learner):
         """Probabilities from scores (n, c), −inf for unknown classes; temperatures as (n, 1)."""
         return calibration.probabilities(scores, temperature)
 
+    @public
     def predict_proba_one(self, x: RowLike) -> dict[Any, float]:
         """Probabilities of the classes for one row, by label; empty before the first row.
 
@@ -207,8 +210,7 @@ class Classifier(ClassifierMixin, Learner):
         probabilities = self._predict_proba_in_place(x)
         if probabilities is not None:
             return probabilities
-        with calling(f"{type(self).__name__}.predict_proba_one"):
-            row = self._row(x)
+        row = self._row(x)
         if not self._started:
             return {}
         shares = self.predict_proba(row[None, :])[0]

@@ -16,7 +16,10 @@ from onepass.learners.estimator.tags import with_onepass_tags
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation.table import TableLike
 
-__all__ = ["Composite", "given", "naming"]
+__all__ = ["Composite", "given", "naming", "owner_of_parameter"]
+
+
+_ROWS = ("", "X", "x", "y", "sample_weight", "time")
 
 
 @contextmanager
@@ -35,8 +38,22 @@ def naming(place: str, rows: Array | None = None) -> Iterator[None]:
     except OnepassError as error:
         row = error.row if error.row is None or rows is None else int(rows[error.row])
         call, _, inner = error.where.partition(": ")
-        inner = inner if "." in call else error.where  # a step or learner without a method
+        inner = inner or (owner_of_parameter(error) if "." in call else call)
         raise error.at(where=f"{place}: {inner}" if inner else place, row=row) from error
+
+
+def owner_of_parameter(error: OnepassError) -> str:
+    """The class whose parameter an error is about; empty for an error about rows.
+
+    Parameters
+    ----------
+    error : OnepassError
+        An error that names the call.
+    """
+    owner, dot, verb = error.where.rpartition(".")
+    owner = owner if dot else verb
+    about_rows = not isinstance(error, ParameterError) or error.argument in _ROWS
+    return "" if about_rows or not owner[:1].isupper() else owner
 
 
 def given(**named: Any) -> dict[str, Any]:

@@ -143,9 +143,9 @@ class Learner(BaseEstimator, ABC):
             "one learner and partial_fit, or use RLS or ORFit."
         )
 
-    def _learn_few(self, X: TableLike, y: ArrayLike | None, verb: str) -> Array | None:
+    def _learn_few(self, X: TableLike, y: ArrayLike | None) -> Array | None:
         """Learn a small block by a fast path and return predictions; None if there is no path."""
-        del X, y, verb
+        del X, y
         return None
 
     def frozen_copy(self) -> Any:
@@ -157,6 +157,7 @@ class Learner(BaseEstimator, ABC):
 
     # -- blocks of rows ----------------------------------------------------------------------
 
+    @public
     def fit(
         self,
         X: TableLike,
@@ -183,11 +184,12 @@ class Learner(BaseEstimator, ABC):
         -------
         self
         """
-        with self._rollback_on_error("fit"):
+        with self._rollback_on_error():
             forget(self)
             self._learn_block(X, y, sample_weight, "fit", time)
         return self
 
+    @public
     def partial_fit(
         self,
         X: TableLike,
@@ -216,12 +218,13 @@ class Learner(BaseEstimator, ABC):
         self
         """
         few = sample_weight is None and time is None
-        if few and self._learn_few(X, y, "partial_fit") is not None:
+        if few and self._learn_few(X, y) is not None:
             return self
-        with self._rollback_on_error("partial_fit"):
+        with self._rollback_on_error():
             self._learn_block(X, y, sample_weight, "partial_fit", time)
         return self
 
+    @public
     def test_then_train(
         self,
         X: TableLike,
@@ -246,9 +249,9 @@ class Learner(BaseEstimator, ABC):
             The prediction for each row before it was learned.
         """
         few = sample_weight is None and time is None
-        if few and (predictions := self._learn_few(X, y, "test_then_train")) is not None:
+        if few and (predictions := self._learn_few(X, y)) is not None:
             return predictions
-        with self._rollback_on_error("test_then_train"):
+        with self._rollback_on_error():
             found = self._learn_block(X, y, sample_weight, "test_then_train", time)
             return self._to_predictions(*found[:2])
 
@@ -290,7 +293,7 @@ class Learner(BaseEstimator, ABC):
         """
         if self._learn_in_place(x, y, sample_weight, time):
             return self
-        with self._rollback_on_error("learn_one"):
+        with calling(f"{type(self).__name__}.learn_one"), self._rollback_on_error():
             row = self._row(x)
             plain = isinstance(sample_weight, (int, float)) and sample_weight == 1
             s = None if plain else validation.weights([sample_weight], 1)
@@ -358,7 +361,7 @@ class Learner(BaseEstimator, ABC):
             check_feature_limit(d)
             if self._square:
                 warn_of_large_state(d, type(self).__name__, now if self._started else 0)
-            with self._rollback_on_error("grow"):
+            with self._rollback_on_error():
                 if self._started:
                     self._widen(d)
                 self.n_features_in_ = d
@@ -399,7 +402,7 @@ class Learner(BaseEstimator, ABC):
             return self
         if other is self:
             other = copy.copy(other)  # learned arrays are never modified in place
-        with self._rollback_on_error("merge"):
+        with self._rollback_on_error():
             self.join(other, column_positions(self, other), concurrent=concurrent)
         return self
 
@@ -581,23 +584,24 @@ class Learner(BaseEstimator, ABC):
             )
         return validation.matrix(X, **self._shape())[0]
 
-    def _rollback_on_error(self, verb: str) -> _Rollback:
-        """Context of a public call that restores the learner if an exception is raised."""
-        return _Rollback(self, verb)
+    def _rollback_on_error(self) -> _Rollback:
+        """Context that restores the learner if an exception is raised."""
+        return _Rollback(self)
 
 
-class _Rollback(calling):
-    """Context of a public call that restores the learner on an exception."""
+class _Rollback:
+    """Context that restores the learner on an exception."""
 
     __slots__ = ("_before", "_learner")
 
-    def __init__(self, learner: Learner, verb: str) -> None:
-        super().__init__(f"{type(learner).__name__}.{verb}")
+    def __init__(self, learner: Learner) -> None:
         self._learner = learner
         self._before = dict(learner.__dict__)
 
+    def __enter__(self) -> None:
+        pass
+
     def __exit__(self, kind: object, *raised: object) -> None:
-        super().__exit__(kind, *raised)
         if kind is not None:
             self._learner.__dict__ = self._before
 

@@ -15,7 +15,7 @@ memory.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from onepass.errors import import_extra
+from onepass.errors import calling, import_extra
 
 if TYPE_CHECKING:
     from onepass.nn.optim.gpm import GPM as GPM
@@ -32,7 +32,8 @@ if not TYPE_CHECKING:  # otherwise every name would be valid for type checkers
     def __getattr__(name: str) -> Any:
         if name not in _PUBLIC:
             raise AttributeError(f"module 'onepass.nn.optim' has no attribute {name!r}")
-        import_extra("torch", extra="torch")
+        with calling(f"op.nn.optim.{name}"):
+            import_extra("torch", extra="torch")
         return getattr(import_module(f"onepass.nn.optim.{_PUBLIC[name]}"), name)
 
 

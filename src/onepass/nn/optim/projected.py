@@ -141,6 +141,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         """Reset the gradients of the optimizer's parameters."""
         self.optimizer.zero_grad(set_to_none=set_to_none)
 
+    @public
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters of the module to the optimizer, such as those of a new head.
 

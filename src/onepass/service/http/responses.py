@@ -14,6 +14,7 @@ import msgspec
 from starlette.responses import Response
 
 from onepass import errors
+from onepass.learners.estimator.composite import owner_of_parameter
 from onepass.service.http.log import LOG
 from onepass.service.http.status import pathless
 from onepass.service.protocol.rows import EncodedResponse
@@ -79,9 +80,11 @@ class ErrorResponses:
         """
         status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
         if isinstance(error, errors.OnepassError):
-            head, colon, place = error.where.partition(": ")
+            head, _, place = error.where.partition(": ")
             if _is_call(head):
-                error = error.renamed(_field).at(where=f"{call}{colon}{place}")
+                place = place or owner_of_parameter(error)
+                where = f"{call}: {place}" if place else call
+                error = error.renamed(_field).at(where=where)
         message = str(error)
         if status == 500:
             LOG.error("request failed", exc_info=error, extra={"fields": {"request": request_id}})
