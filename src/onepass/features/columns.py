@@ -213,7 +213,7 @@ class Text(Column):
     def with_outputs(self, places: dict[str, int]) -> Self:
         """Return a copy with the positions of new categories and of the shared columns."""
         new = {label[1:]: at for label, at in places.items() if label.startswith("=")}
-        shared, others = {k: at for k, at in places.items() if k[1:] not in new}, self.others
+        shared, others = {k: at for k, at in places.items() if k.startswith("#")}, self.others
         if shared:
             others = others.with_outputs(shared)
         return replace(self, places=self.places | new, others=others)
