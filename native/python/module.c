@@ -88,7 +88,8 @@ static PyMethodDef functions[] = {
     {"encode_row", encode_row, METH_VARARGS,
      "encode_row(x, columns, number, text, width, row): return success."},
     {"scale_row", (PyCFunction)(void (*)(void))scale_row, METH_FASTCALL,
-     "scale_row(x, names, seen, centred, origin, offset, squares, row, new_offset, new_squares): "
+     "scale_row(x, names, fixed, centred, counts, origin, offset, squares, row, new_offset, "
+     "new_squares): "
      "return success."},
     {"impute_row", (PyCFunction)(void (*)(void))impute_row, METH_FASTCALL,
      "impute_row(x, names, strategy, indicate, fills, counts, flags, row, new_fills, new_counts): "

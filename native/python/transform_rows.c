@@ -7,30 +7,31 @@
 #include <math.h>
 #include <string.h>
 
-/* The arguments of scale_row and impute_row: x, names, two options, three arrays of the state, the
-   row to write, and two arrays of the new state, or None. */
-enum { OPTIONS = 2, STATE = 4, OUT = 7, COUNT = 10 };
+/* The arguments of scale_row and impute_row: x, names, two options, the arrays of the state, the row
+   to write, and two arrays of the new state, or None. */
+enum { OPTIONS = 2, STATE = 4, NEW = 2 };
 
 /* Acquire the arrays and write the row x; returns -1 with an error if an array is wrong, and 0 if x
    is no row of d finite values. With `gaps`, values may be nan. */
 static int acquire_row(Arrays *a, PyObject *const *args, Py_ssize_t count, const char *types,
                        int gaps, Py_ssize_t *d)
 {
+    const int arrays = (int)strlen(types), out = arrays - NEW - 1;
     a->acquired = 0;
     memset(a->at, 0, sizeof a->at);
-    if (count != COUNT) {
-        PyErr_Format(PyExc_TypeError, "expected %d arguments", COUNT);
+    if (count != STATE + arrays) {
+        PyErr_Format(PyExc_TypeError, "expected %d arguments", STATE + arrays);
         return -1;
     }
-    *d = PyObject_Size(args[OUT]);
+    *d = PyObject_Size(args[STATE + out]);
     if (*d < 0)
         return -1;
-    const Py_ssize_t sizes[] = {*d, *d, *d, *d, *d, *d};
-    const int learning = args[OUT + 1] != Py_None || args[OUT + 2] != Py_None;
-    memcpy(a->given, args + STATE, (COUNT - STATE) * sizeof *args);
-    if (!acquire_arrays(a, COUNT - STATE, types, sizes, 7 << 3, learning ? 0 : 3 << 4))
+    const Py_ssize_t sizes[] = {*d, *d, *d, *d, *d, *d, *d};
+    const int learning = args[count - 1] != Py_None || args[count - 2] != Py_None;
+    memcpy(a->given, args + STATE, arrays * sizeof *args);
+    if (!acquire_arrays(a, arrays, types, sizes, 7 << out, learning ? 0 : 3 << (out + 1)))
         return -1;
-    double *row = a->at[OUT - STATE];
+    double *row = a->at[out];
     int good = PyObject_CheckBuffer(args[0]) ? read_array(args[0], "d", *d, row)
                                              : read_named(NULL, args[0], args[1], *d, row);
     for (Py_ssize_t j = 0; good && j < *d; j++)
@@ -38,30 +39,28 @@ static int acquire_row(Arrays *a, PyObject *const *args, Py_ssize_t count, const
     return good;
 }
 
-/* The option `seen` is the number of rows before this one. If it is negative, the statistics of
-   -seen rows are fixed. */
 PyObject *scale_row(PyObject *module, PyObject *const *args, Py_ssize_t given)
 {
     Arrays a;
     Py_ssize_t d;
     (void)module;
-    int good = acquire_row(&a, args, given, "dddddd", 0, &d);
+    int good = acquire_row(&a, args, given, "ddddddd", 0, &d);
+    const int fixed = good > 0 ? PyObject_IsTrue(args[OPTIONS]) : 0;
     const int centred = good > 0 ? PyObject_IsTrue(args[OPTIONS + 1]) : 0;
-    const double seen = good > 0 ? PyFloat_AsDouble(args[OPTIONS]) : 0.0;
-    const int fixed = seen < 0.0;
-    if (centred < 0 || PyErr_Occurred())
+    if (fixed < 0 || centred < 0)
         good = -1;
-    const double *origin = a.at[0], *offset = a.at[1], *squares = a.at[2];
-    double *row = a.at[3], *new_offset = a.at[4], *new_squares = a.at[5];
-    const double count = fixed ? -seen : seen + 1.0, share = fixed ? 1.0 : seen / count;
+    const double *counts = a.at[0], *origin = a.at[1], *offset = a.at[2], *squares = a.at[3];
+    double *row = a.at[4], *new_offset = a.at[5], *new_squares = a.at[6];
     for (Py_ssize_t j = 0; good > 0 && j < d; j++) {
+        const double count = fixed ? fmax(counts[j], 1.0) : counts[j] + 1.0;
+        const double share = fixed ? 1.0 : counts[j] / count;
         const double apart = centred ? (row[j] - origin[j]) - offset[j] : row[j];
         const double z = centred ? apart * share : apart;
         const double sum = squares[j] + (fixed ? 0.0 : apart * z);
         const double variance = sum / count, digit = 4.0 * DBL_EPSILON * origin[j];
         const int constant = variance < fmax(digit * digit, DBL_MIN);
         row[j] = constant ? (fixed ? z : 0.0) : z / sqrt(variance);
-        good = sum <= DBL_MAX && fabs(row[j]) <= DBL_MAX;
+        good = sum <= DBL_MAX && fabs(row[j]) <= DBL_MAX && !(new_offset && counts[j] == 0.0);
         if (new_offset) {
             new_offset[j] = centred ? offset[j] + apart / count : offset[j];
             new_squares[j] = sum;
@@ -74,7 +73,7 @@ PyObject *scale_row(PyObject *module, PyObject *const *args, Py_ssize_t given)
 PyObject *impute_row(PyObject *module, PyObject *const *args, Py_ssize_t given)
 {
     const char whole = sizeof(long) == sizeof(int64_t) ? 'l' : 'q'; /* as NumPy names int64 */
-    const char types[] = {'d', whole, whole, 'd', 'd', whole};
+    const char types[] = {'d', whole, whole, 'd', 'd', whole, '\0'};
     Arrays a;
     Py_ssize_t d;
     (void)module;
@@ -94,6 +93,7 @@ PyObject *impute_row(PyObject *module, PyObject *const *args, Py_ssize_t given)
         double fill = fills[j];
         if (new_fills) {
             const int64_t count = counts[j] + !gap;
+            good = counts[j] > 0; /* else Python determines where the column starts */
             if (mean)
                 fill += (gap ? 0.0 : row[j] - fill) / (double)(count > 1 ? count : 1);
             else if (last && !gap)
@@ -102,7 +102,7 @@ PyObject *impute_row(PyObject *module, PyObject *const *args, Py_ssize_t given)
             new_counts[j] = count;
         }
         row[j] = gap ? fill : row[j];
-        good = fabs(fill) <= DBL_MAX && flags[j] < 0 && !(gap && indicate);
+        good = good && fabs(fill) <= DBL_MAX && flags[j] < 0 && !(gap && indicate);
     }
     release_arrays(&a);
     return good < 0 ? NULL : PyBool_FromLong(good);

@@ -19,7 +19,7 @@ from sklearn.base import clone, is_classifier
 
 from onepass import learners
 from onepass.errors import OnepassError, ParameterError, calling, did_you_mean
-from onepass.features import Encode, Impute, Lag, Scale
+from onepass.features import Encode, Impute, Lag, Scale, TargetOrigin
 from onepass.features.pipeline import Pipeline
 
 __all__ = ["learner_class", "names", "pipelines"]
@@ -135,9 +135,12 @@ def pipelines(
     made = {}
     for name in chosen:
         encode, *features = (kind(**given[part]) for part, kind in _FEATURES.items())
-        first_order = not getattr(parts[name], "_scale_invariant", False)
+        learner = parts[name](**given[name])
+        first_order = not getattr(learner, "_scale_invariant", False)
         lag = [Lag(rows=tuple(lags), delay=delay, difference=first_order)] if lags else []
-        made[name] = Pipeline(encode, *lag, *features, parts[name](**given[name]))
+        relative = first_order and not lags and task == "regression"
+        origin = [TargetOrigin()] if relative else []
+        made[name] = Pipeline(encode, *lag, *features, *origin, learner)
     for model in made.values():
         _check_learnable(model)
     return made

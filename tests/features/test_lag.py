@@ -32,12 +32,12 @@ def stream(n: int, seed: int = 0, c: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
-def with_lags(X: Any, y: Any, lags: Any) -> np.ndarray:
+def with_lags(X: Any, y: Any, lags: Any, *, known: bool = True) -> np.ndarray:
     """Rows followed by their lags, computed one by one; 0 where unknown."""
     out = [X]
     for lag in lags:
         out += [
-            np.array([column[i - lag] if i >= lag else 0.0 for i in range(len(X))])
+            np.array([column[i - lag] if i >= lag else known * column[0] for i in range(len(X))])
             for column in y.reshape(len(y), -1).T
         ]
     return np.column_stack(out)
@@ -116,7 +116,7 @@ def test_a_regressor_learns_the_change_since_the_last_known_target(
     lag = max(delay, 1)
     model = steps([lag + 2, lag], op.RLSRegressor(ridge=0.1), delay=delay, difference=True)
     explicit = with_lags(X, y, [lag + 2, lag])
-    level = explicit[:, -max(c, 1) :].reshape(y.shape)
+    level = with_lags(X, y, [lag], known=False)[:, -max(c, 1) :].reshape(y.shape)
     changes = np.where(np.arange(n).reshape(-1, *[1] * (y.ndim - 1)) < lag, 0.0, y - level)
     learner = op.RLSRegressor(ridge=0.1)
     expected = level + learner.test_then_train(explicit, changes)
@@ -147,7 +147,8 @@ def test_labels_are_encoded_as_they_appear() -> None:
     labels = np.where(y > 1, "up", np.where(y < -1, "down", "same"))
     model = steps([1], op.RLSClassifier())
     predictions = blocks(model, X, labels, [7, 20])
-    codes = with_lags(X, (labels[:, None] == np.unique(labels)).astype(float), [1])
+    known = (labels[:, None] == np.unique(labels)).astype(float)
+    codes = with_lags(X, known, [1], known=False)
     expected = op.RLSClassifier().test_then_train(codes, labels)
     assert_array_equal(predictions, expected)
     names = {f"target lag 1={label}" for label in labels}

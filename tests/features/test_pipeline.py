@@ -118,7 +118,7 @@ def test_blocks_equal_predict_one_then_learn_one(table: Any, cuts: Any, weights:
 def test_pipeline_equals_steps_applied_in_sequence() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(3, 2, size=(50, 3)), rng.normal(size=50)
-    X[rng.random(X.shape) < 0.2] = np.nan
+    X[1:][rng.random((49, 3)) < 0.2] = np.nan
     pipeline = Pipeline(Impute(), Scale(), Steepest())
     impute, scale, learner = Impute(), Scale(), Steepest()
     for rows in (slice(0, 30), slice(30, 50)):

@@ -276,6 +276,9 @@ def pipelines() -> dict[str, Case]:
     pipeline = op.Pipeline(features.Encode(), features.Impute(), op.RLSRegressor(0.1))
     return {
         "pipeline": Case(op.Pipeline(features.Encode(), Lag, features.Impute(), RLS), text, table),
+        "pipeline-origin": Case(
+            op.Pipeline(features.TargetOrigin(), op.KernelRLSRegressor(gamma=1.0))
+        ),
         "keyed": Case(op.Keyed(op.RLSRegressor(prior=1.0), by=0, prior_strength=2.0), rows=keyed),
         "keyed-pipeline": Case(op.Keyed(pipeline, by="key", max_age=9), rows=keyed_table),
         "conformal": Case(op.Conformal(op.RLSRegressor(1.0)), several),

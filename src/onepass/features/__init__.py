@@ -10,6 +10,7 @@ from onepass.features.pca import IncrementalPCA
 from onepass.features.pipeline import Pipeline
 from onepass.features.random_features import RandomFourier, RandomReLU
 from onepass.features.scale import Scale
+from onepass.features.target_origin import TargetOrigin
 from onepass.features.torch_module import TorchFeatures
 from onepass.linalg.pca import IncrementalPCAState, PrincipalAxes
 from onepass.serialization.codec import Role, register
@@ -24,6 +25,7 @@ __all__ = [
     "RandomFourier",
     "RandomReLU",
     "Scale",
+    "TargetOrigin",
     "TorchFeatures",
 ]
 
@@ -41,6 +43,7 @@ register(
     RandomFourier,
     RandomReLU,
     Scale,
+    TargetOrigin,
     TorchFeatures,
     *STATES,
 )

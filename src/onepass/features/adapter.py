@@ -21,7 +21,7 @@ from sklearn.utils import get_tags
 
 from onepass.errors import ShapeError, TypeMismatchError, calling, public
 from onepass.features.encode import to_table
-from onepass.features.transformer import Transformer, matrix_with_gaps
+from onepass.features.transformer import Starts, Transformer, matrix_with_gaps
 from onepass.serialization.state import not_fitted
 from onepass.types import Array, Floats
 from onepass.validation.table import Table, TableLike
@@ -107,13 +107,13 @@ class Adapter(Transformer):
 
     @calling("Pipeline")
     def _learn_rows(
-        self, checked_rows: Floats | Table, first_rows: Array | None
-    ) -> tuple[Floats, Array]:
+        self, checked_rows: Floats | Table, starts: Starts | None
+    ) -> tuple[Floats, Starts]:
         """Learn the rows one after the other; return them transformed."""
-        del first_rows
+        del starts
         (n, seen), made = (len(checked_rows), getattr(self, "rows_seen_", 0)), self.transformer
         if seen and not n:
-            return np.empty((0, self.width_)), np.zeros(self.width_, dtype=np.intp)
+            return np.empty((0, self.width_)), Starts.none(self.width_)
         # before the first row, a row of zeros determines the output columns
         rows, names = _frame(checked_rows if n else _zeros(checked_rows))
         if seen and rows.shape[1] != self.n_features_in_:
@@ -137,7 +137,7 @@ class Adapter(Transformer):
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
         self.n_features_in_, self.rows_seen_ = rows.shape[1], seen + n
-        return Z[:n], np.zeros(Z.shape[1], dtype=np.intp)
+        return Z[:n], Starts.none(Z.shape[1])
 
     @calling("Pipeline")
     def _transform_rows(self, checked_rows: Floats | Table) -> Floats:

@@ -47,6 +47,11 @@ class Column(ABC):
         return [self.at] if self.at >= 0 else []
 
     @property
+    def origins(self) -> list[float] | None:
+        """The constants that count in rows before the first value; None if outputs are 0 there."""
+        return None
+
+    @property
     def exceeds_limit(self) -> bool:
         """Whether there are more categories than output columns."""
         return False
@@ -78,23 +83,34 @@ class Column(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Number(Column):
-    """Numbers and booleans, unchanged; missing values are nan."""
+    """Numbers and booleans, unchanged; missing values are nan, or 0 if ``sparse``."""
 
     code: ClassVar[str] = "f"
     kind: ClassVar[str] = "numbers"
+
+    sparse: bool = False
+    first: float = 0.0
+    """The first value."""
+
+    @property
+    def origins(self) -> list[float] | None:
+        """The first value."""
+        return None if self.sparse else [self.first]
 
     def new_outputs(self, values: Array) -> list[NewOutput]:
         """Return one output column, added with the first value."""
         return [] if self.at >= 0 else [(int(np.argmax(~np.isnan(values))), "")]
 
     def encode_rows(self, values: Array | None, out: Floats) -> None:
-        """Write the values; nan if missing."""
+        """Write the values."""
         out[:, self.at] = np.nan if values is None else values
+        if self.sparse:
+            out[np.isnan(out[:, self.at]), self.at] = 0.0
 
     def encode_value(self, value: Any, row: Floats) -> bool:
         """Encode a number, a bool or None."""
         if value is None:
-            row[self.at] = math.nan
+            row[self.at] = 0.0 if self.sparse else math.nan
             return True
         if type(value) not in {float, int, bool} or value in {math.inf, -math.inf}:
             return False
@@ -263,6 +279,13 @@ class Date(Column):
     def outputs(self) -> list[int]:
         """Positions of all parts."""
         return list(range(self.at, self.at + self._width)) if self.at >= 0 else []
+
+    @property
+    def origins(self) -> list[float]:
+        """The parts of the first date."""
+        row = np.zeros((1, self.at + self._width))
+        self.encode_rows(np.array([self.origin], dtype="datetime64[us]"), row)
+        return list(map(float, row[0, self.outputs]))
 
     def is_compatible(self, other: Column) -> bool:
         """Return whether the parts are equal and days are counted from the same date."""

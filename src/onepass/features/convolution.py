@@ -33,6 +33,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from onepass import validation
 from onepass.errors import ParameterError, ShapeError, public
 from onepass.features.random_features import Frozen, check_features
+from onepass.features.transformer import Starts
 from onepass.types import Array, Floats
 from onepass.validation.table import TableLike
 
@@ -370,8 +371,8 @@ class RandomConvolution(Frozen):
             f"{_NAME}.grow",
         )
 
-    def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
-        del first_rows
+    def _step(self, X: Floats, starts: Starts) -> tuple[Floats, Starts]:
+        del starts
         drawn_before = self.drawn_
         since = self._draw(X)
         Z = self._transform_block(X)
@@ -379,7 +380,7 @@ class RandomConvolution(Frozen):
             by_filter = Z.reshape(len(X), -1, len(self.filters_))
             for j, row in enumerate(since, start=drawn_before):
                 by_filter[:row, :, j] = 0.0
-        return Z, np.zeros(Z.shape[1], dtype=np.intp)
+        return Z, Starts.none(Z.shape[1])
 
     def _draw(self, X: Floats) -> list[int]:
         """Draw one filter per row until all are drawn; return the rows of their first use."""

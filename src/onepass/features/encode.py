@@ -2,11 +2,11 @@
 
 Columns are matched by name. A column or a category is added with its first value: new output
 columns are appended row by row, and within a row in the order of the input columns, so that the
-layout does not depend on how the stream is cut into blocks. Columns and categories that have not
-been seen are 0.
+layout does not depend on how the stream is cut into blocks. In the rows before, outputs are 0, but
+for the following steps a column of numbers or dates was at its first value: absent is not zero.
 
 ======= ========================================================================================
-numbers unchanged; nan where missing, for :class:`onepass.features.Impute`
+numbers unchanged; nan where missing, for :class:`onepass.features.Impute`, or 0 if ``absent=0``
 bools   0 and 1; nan where missing
 text    a column for each category, 1 where the row has it (``"onehot"``), and for categories
         after the first ``max_categories``, or for all (``"hash"``), +1 or -1 in one of a fixed
@@ -44,7 +44,7 @@ from onepass.errors import (
     public,
 )
 from onepass.features.columns import CYCLES, Column, Date, Hashed, Number, Text
-from onepass.features.transformer import Transformer, matrix_with_gaps
+from onepass.features.transformer import Starts, Transformer, matrix_with_gaps
 from onepass.types import Array, Floats
 from onepass.validation.arrays import ColumnPositions, check_values
 from onepass.validation.table import (
@@ -277,6 +277,15 @@ def _merge_layouts(one: Encode, other: Encode) -> _MergedLayout:
     return _MergedLayout(columns, layout, np.array(at, dtype=np.intp))
 
 
+def _origins(columns: Mapping[str, Column | None], width: int) -> Floats:
+    """Return the origin of each output; nan if it is 0 before the first value."""
+    origins = np.full(width, np.nan)
+    for column in columns.values():
+        if column is not None and column.origins is not None:
+            origins[column.outputs] = column.origins
+    return origins
+
+
 def _output_keys(encode: Encode) -> list[tuple[str, str]]:
     """Return the column name and the label within the column for each output."""
     owner = [("", "")] * len(encode.layout_)
@@ -345,6 +354,10 @@ class Encode(Transformer):
     missing : {"keep", "skip", "error"}, default "keep"
         How to handle missing values: "keep" passes them on, for ``Impute``; "skip" and "error"
         raise an error for rows that lack a value. With "skip", the command line drops such rows.
+    absent : 0 or None, default None
+        The value of numbers that a row lacks. None: they are missing (see ``missing``), and before
+        its first value a column counts as constant, at that value. 0 is for sparse rows, such as
+        counts of words, in which a column without a value is 0.
 
     Attributes
     ----------
@@ -386,9 +399,10 @@ class Encode(Transformer):
         return "which stores the first date; leave out 'elapsed'" if "elapsed" in self.times else ""
 
     def _remove_rows(self) -> None:
-        """Set the first dates to 1970; only 'elapsed' needs them."""
+        """Remove first values, which only 'elapsed' and merges of different columns need."""
+        none: dict[type, dict[str, int]] = {Date: {"origin": 0}, Number: {"first": 0}}
         self.columns_ = {
-            name: replace(column, origin=0) if isinstance(column, Date) else column
+            name: column and replace(column, **none.get(type(column), {}))
             for name, column in self.columns_.items()
         }
 
@@ -401,6 +415,7 @@ class Encode(Transformer):
         extra: Literal["learn", "ignore", "refuse"] = "learn",
         seed: int = 0,
         missing: Literal["keep", "skip", "error"] = "keep",
+        absent: Literal[0] | None = None,
     ) -> None:
         self.categories = categories
         self.max_categories = max_categories
@@ -409,6 +424,7 @@ class Encode(Transformer):
         self.extra = extra
         self.seed = seed
         self.missing = missing
+        self.absent = absent
 
     @property
     def n_features_out_(self) -> int:
@@ -482,9 +498,8 @@ class Encode(Transformer):
             return None
         columns, width = self.columns_, len(self.layout_)
         row = np.empty(width)
-        if native.loops is not None and native.loops.encode_row(
-            x, columns, Number, Text, width, row
-        ):
+        loops = native.loops if self.absent is None else None
+        if loops is not None and loops.encode_row(x, columns, Number, Text, width, row):
             return row
         row[:] = 0.0  # dates and hashed text, which the compiled loop does not support
         for name, value in x.items():
@@ -499,7 +514,7 @@ class Encode(Transformer):
                     column.encode_value(None, row)
         return row
 
-    def _learn_row(self, x: Any, *, checked: bool) -> tuple[Floats, dict[str, Any]]:
+    def _learn_row(self, x: Any, *, checked: bool) -> tuple[Floats, dict[str, Any]] | None:
         """Return one row as encoded after it was learned, and the new attributes."""
         row = self._encode_row(x)
         if row is None:
@@ -522,11 +537,12 @@ class Encode(Transformer):
             self._learn_rows(np.empty((0, at.d)), None)
             self.rows_seen_ = rows
             return at
-        both = _merge_layouts(self, other)
-        new = both.layout[len(self.layout_) :]
-        self._set_columns(both.columns, new)
+        both, known = _merge_layouts(self, other), len(self.layout_)
+        self._set_columns(both.columns, both.layout[known:])
         self.rows_seen_ = rows
-        return ColumnPositions(both.at, len(both.layout), both.layout)
+        origins = _origins(both.columns, len(both.layout))
+        origins[:known] = np.nan
+        return ColumnPositions(both.at, len(both.layout), both.layout, origins)
 
     def _merge_conflict(self, other: Encode) -> str:
         """Return a reason if this encoder would have encoded the other's rows differently."""
@@ -539,9 +555,9 @@ class Encode(Transformer):
             if theirs is None or theirs.since:
                 rows = other.rows_seen_ if theirs is None else theirs.since
                 return (
-                    f"column {name!r} had no value in the first {rows:,} rows of the second, which "
-                    "encoded it as 0, while the first treats it as missing. Provide its values in "
-                    "all parts"
+                    f"column {name!r} had no value in the first {rows:,} rows of the second, where "
+                    "it counted as constant, while the first treats it as missing. Provide its "
+                    "values in all parts"
                 )
         extra = [name for name in other.columns_ if name not in self.columns_]
         if extra and self.extra != "learn":
@@ -565,6 +581,10 @@ class Encode(Transformer):
                 raise ParameterError(
                     f"`{name}` must be a whole number >= 1, got {value!r}. Pass such a number."
                 )
+        if self.absent not in (0, None):
+            raise ParameterError(
+                f"`absent` must be 0 or None, got {self.absent!r}. Pass one of these."
+            )
         if not isinstance(self.seed, (int, np.integer)) or isinstance(self.seed, bool):
             raise ParameterError(f"`seed` must be a whole number, got {self.seed!r}. Pass an int.")
         times = (self.times,) if isinstance(self.times, str) else tuple(self.times)
@@ -579,32 +599,34 @@ class Encode(Transformer):
 
     @public
     def _learn_rows(
-        self, checked_rows: Floats | Table, first_rows: Array | None
-    ) -> tuple[Floats, Array]:
-        """Learn the rows; return them encoded, and the first row of each output column."""
+        self, checked_rows: Floats | Table, starts: Starts | None
+    ) -> tuple[Floats, Starts]:
+        """Learn the rows; return them encoded, and the starts of the output columns."""
         if not hasattr(self, "columns_"):
             self._start()
         width = len(self.layout_)
         if isinstance(checked_rows, np.ndarray):
-            out, out_first_rows = self._learn_matrix(checked_rows, first_rows)
+            out, starts = self._learn_matrix(checked_rows, starts)
         else:
             new = _extend(self.columns_, checked_rows, width, self._new_column)
             if new.names or len(new.columns) > len(self.columns_):
                 self._set_columns(new.columns, new.names)
                 self._warn_of_categories(width)
             out = _encode_table(new.columns, checked_rows, width + len(new.names))
-            out_first_rows = np.zeros(out.shape[1], dtype=np.intp)
+            origins = _origins(new.columns, out.shape[1])
+            origins[:width] = np.nan
+            starts = Starts(np.full(len(origins), -1), ~np.isnan(origins), np.nan_to_num(origins))
             for at, row in enumerate(new.rows, width):
-                out[:row, at] = 0.0  # before its first value, a column is 0, not missing
-                out_first_rows[at] = row
+                starts.rows[at] = row
+                out[:row, at] = 0.0  # before its first value, a column is not missing
         self.rows_seen_ += len(out)
-        return out, out_first_rows
+        return out, starts
 
     @public
     def _transform_rows(self, checked_rows: Floats | Table) -> Floats:
         """Encode the rows; new columns and categories are ignored."""
         if isinstance(checked_rows, np.ndarray):
-            return checked_rows.copy()
+            return self._copied(checked_rows)
         return _encode_table(getattr(self, "columns_", {}), checked_rows, self.n_features_out_)
 
     def _warn_of_categories(self, before: int) -> None:
@@ -625,7 +647,7 @@ class Encode(Transformer):
         """Return the state of a column whose first value is in row ``first``."""
         since = self.rows_seen_ + first
         if values.dtype.kind == "f":
-            return Number(since=since)
+            return Number(since=since, sparse=self.absent == 0, first=float(values[first]))
         if values.dtype.kind == "M":
             origin = int(values[first].astype("datetime64[us]").astype(np.int64))
             return Date(parts=tuple(self.times), origin=origin, since=since)
@@ -634,7 +656,7 @@ class Encode(Transformer):
         others = Hashed(size=min(self.max_categories, _SHARED), seed=self.seed)
         return Text(limit=self.max_categories, since=since, others=others)
 
-    def _learn_matrix(self, X: Floats, first_rows: Array | None) -> tuple[Floats, Array]:
+    def _learn_matrix(self, X: Floats, starts: Starts | None) -> tuple[Floats, Starts]:
         """Learn numbers without names, whose columns are numbers from the start."""
         known, d = self.n_features_in_, X.shape[1]
         if d > known and not self.plain_:
@@ -643,9 +665,16 @@ class Encode(Transformer):
                 "call: columns of tables are added when they first appear."
             )
         if d > known:
-            new: _Columns = {f"x{j}": Number(at=j, since=self.rows_seen_) for j in range(known, d)}
+            sparse, since = self.absent == 0, self.rows_seen_
+            new: _Columns = {
+                f"x{j}": Number(at=j, since=since, sparse=sparse) for j in range(known, d)
+            }
             self._set_columns(self.columns_ | new, list(new))
-        return X.copy(), np.zeros(d, dtype=np.intp) if first_rows is None else first_rows
+        return self._copied(X), Starts.none(d) if starts is None else starts
+
+    def _copied(self, X: Floats) -> Floats:
+        """Return a copy of numbers without names."""
+        return X.copy() if self.absent is None else np.nan_to_num(X, nan=0.0)
 
     def _set_columns(self, columns: _Columns, new: list[str]) -> None:
         """Set the columns, and append new outputs."""

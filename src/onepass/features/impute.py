@@ -6,9 +6,10 @@ The value of nan in row k depends on the strategy:
 ``"last"``  the last value
 ``"zero"``  0
 
-and is 0 before the first value of the column. Blocks are vectorised: running means are cumulative
-sums over the values, last values a running maximum of row indices. With D = x - m about the mean m
-of the c values before the block,
+Before the first value of a column, it is 0; for the following steps, the column was at its first
+value (:class:`onepass.features.transformer.Starts`), or at 0 with ``"zero"``. Blocks are
+vectorised: running means are cumulative sums over the values, last values a running maximum of row
+indices. With D = x - m about the mean m of the c values before the block,
 
     m_k = m + (D_1 + ... + D_k) / (c + c_k)      c_k values in rows 1 ... k of the block
 
@@ -24,8 +25,9 @@ import numpy as np
 
 from onepass import native
 from onepass.errors import NumericalError, ParameterError, public
-from onepass.features.transformer import Columnwise, matrix_with_gaps
+from onepass.features.transformer import Columnwise, Starts, matrix_with_gaps
 from onepass.types import Array, ArrayLike, Floats
+from onepass.validation.arrays import ColumnPositions
 from onepass.validation.table import Table, named_row
 
 __all__ = ["Impute"]
@@ -37,8 +39,9 @@ class Impute(Columnwise):
     Parameters
     ----------
     strategy : {"mean", "last", "zero"}, default "mean"
-        Replacement: the mean of the values of the column so far, the last value, or 0. Before the
-        first value: 0.
+        Replacement: the mean of the values of the column so far, the last value, or 0. Before its
+        first value a column is 0, and a learner counts it as constant: at that value, or at 0 with
+        "zero".
     indicator : bool, default False
         Append, for each column with missing values while learning, a column that is 1 where the
         value is missing and 0 elsewhere. The indicator is appended at the first missing value.
@@ -48,7 +51,9 @@ class Impute(Columnwise):
     fills_ : ndarray of shape (d,)
         The replacement for a missing value in the next row.
     counts_ : ndarray of shape (d,)
-        Number of values so far. Rows before a column was added count as zeros.
+        Number of values so far.
+    rows_before_ : ndarray of shape (d,)
+        Number of rows before the column was added.
 
     Raises
     ------
@@ -70,6 +75,7 @@ class Impute(Columnwise):
 
     fills_: Array
     counts_: Array
+    rows_before_: Array
     places_: Array
     flags_: Array
 
@@ -129,6 +135,12 @@ class Impute(Columnwise):
             return None
         return z, {"fills_": fills, "counts_": counts, "rows_seen_": self.rows_seen_ + 1}
 
+    def _learn_row(self, x: Any, *, checked: bool) -> tuple[Floats, dict[str, Any]] | None:
+        """Return one row as imputed after it was learned; None if a column has no value yet."""
+        found = self._compiled_row(x, learning=True)
+        started = hasattr(self, "counts_") and self.counts_.all()
+        return super()._learn_row(x, checked=checked) if found is None and started else found
+
     def _start(self, d: int) -> None:
         if self.strategy not in self.strategies:
             raise ParameterError(
@@ -137,6 +149,7 @@ class Impute(Columnwise):
             )
         self.fills_ = np.zeros(d)
         self.counts_ = np.zeros(d, dtype=np.int64)
+        self.rows_before_ = np.zeros(d, dtype=np.int64)
         self.places_ = np.arange(0)
         self.flags_ = np.arange(0)
 
@@ -144,14 +157,28 @@ class Impute(Columnwise):
         new = d - len(self.fills_)
         self.fills_ = np.append(self.fills_, np.zeros(new))
         self.counts_ = np.append(self.counts_, np.full(new, self.rows_seen_))
+        self.rows_before_ = np.append(self.rows_before_, np.zeros(new, dtype=np.int64))
 
-    def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
-        gaps = np.isnan(X)
-        gap_columns = np.flatnonzero(gaps.any(axis=0))
-        out_first_rows = self._place_outputs(gaps, gap_columns, first_rows)
-        return self._arrange(
-            self._fill(X, gaps, gap_columns) if len(X) else X, gaps
-        ), out_first_rows
+    def _step(self, X: Floats, starts: Starts) -> tuple[Floats, Starts]:
+        n, gaps = len(X), np.isnan(X)
+        since = starts.since
+        self.rows_before_ = np.where(starts.absent, self.rows_seen_ + since, self.rows_before_)
+        self.counts_ = np.where(starts.absent, 0, self.counts_)
+        begin = np.flatnonzero((self.counts_ == 0) & (starts.absent | (starts.rows < 0)))
+        unknown = gaps | (np.arange(n)[:, None] < since)
+        first = np.where(unknown.all(axis=0), n, unknown.argmin(axis=0) if n else 0)
+        own = Starts.none(X.shape[1])._replace(rows=starts.rows.copy())
+        own.rows[begin] = first[begin]
+        if self.strategy != "zero":
+            own.absent[begin] = True
+            started = begin[first[begin] < n]
+            own.origins[started] = X[first[started], started]
+        placed = self._place_outputs(gaps, np.maximum(starts.rows, 0))
+        for mine, out in zip(own, placed, strict=True):
+            out[self.places_] = mine
+        if n:
+            X = self._fill(np.where(unknown, np.nan, X), unknown)
+        return self._arrange(X, gaps), placed
 
     def _merge_block(self, other: Impute, at: Array, known: int) -> Array:
         """Merge counts and fills, and append new indicators in their order."""
@@ -164,6 +191,9 @@ class Impute(Columnwise):
         elif n:
             fills = np.where(counts > 0, fills, self.fills_)
         self.fills_, self.counts_ = fills, self.counts_ + counts
+        before = np.zeros(len(fills), dtype=np.int64)
+        before[at] = other.rows_before_
+        self.rows_before_ = self.rows_before_ + np.where(np.arange(len(fills)) < known, 0, before)
         return self._join_outputs(other, at, known)
 
     def _join_outputs(self, other: Impute, at: Array, known: int) -> Array:
@@ -181,10 +211,18 @@ class Impute(Columnwise):
         self.places_, self.flags_ = places, flags
         return out
 
+    def _merge_from(self, other: Impute, at: ColumnPositions | None) -> ColumnPositions:
+        merged = super()._merge_from(other, at)
+        if at is None or at.origins is None or self.strategy == "zero":
+            return merged
+        origins = np.full(merged.d, np.nan)
+        origins[self.places_] = at.origins
+        return merged._replace(origins=origins)
+
     def _merge_conflict(self, other: Impute) -> str:
         """Return a reason if the other imputed missing values from its own rows."""
-        filled = self.strategy != "zero" and bool((other.counts_ < other.rows_seen_).any())
-        if not (filled and self.rows_seen_):
+        gaps = other.counts_ + other.rows_before_ < other.rows_seen_
+        if self.strategy == "zero" or not (gaps.any() and self.rows_seen_):
             return ""
         return (
             "missing values of the second part were imputed from its own rows. Use "
@@ -205,25 +243,29 @@ class Impute(Columnwise):
         out[:, self.flags_[flagged]] = gaps[:, flagged]
         return out
 
-    def _place_outputs(self, gaps: Array, gap_columns: Array, first_rows: Array) -> Array:
-        """Assign positions to new inputs and indicators; return the first row of each output."""
+    def _place_outputs(self, gaps: Array, first_rows: Array) -> Starts:
+        """Place new inputs and indicators; return the starts of the indicators."""
         known, d, width = len(self.places_), len(first_rows), self.n_features_out_
         flags = np.append(self.flags_, np.full(d - known, -1)) if d > known else self.flags_.copy()
         pending = [(int(first_rows[j]), 0, j) for j in range(known, d)]
         if self.indicator:
-            pending += [(int(gaps[:, j].argmax()), 1, int(j)) for j in gap_columns if flags[j] < 0]
-        out_first_rows = np.zeros(width + len(pending), dtype=np.intp)
+            pending += [
+                (int(gaps[:, j].argmax()), 1, int(j))
+                for j in np.flatnonzero(gaps.any(axis=0))
+                if flags[j] < 0
+            ]
+        starts = Starts.none(width + len(pending))
         if pending:
             places = np.append(self.places_, np.zeros(d - known, dtype=np.intp))
             for at, (row, is_flag, j) in enumerate(sorted(pending), width):
                 (flags if is_flag else places)[j] = at
-                out_first_rows[at] = row
+                starts.rows[at] = row
             self.places_, self.flags_ = places, flags
-        return out_first_rows
+        return starts
 
-    def _fill(self, X: Floats, gaps: Array, gap_columns: Array) -> Floats:
+    def _fill(self, X: Floats, gaps: Array) -> Floats:
         """Learn n >= 1 rows; return them with missing values imputed."""
-        known, filled = self.counts_, X.copy()
+        known, filled, gap_columns = self.counts_, X.copy(), np.flatnonzero(gaps.any(axis=0))
         self.counts_ = known + len(X)
         running: Floats = np.zeros((len(X), len(gap_columns)))
         if len(gap_columns):

@@ -18,7 +18,7 @@ start at 0 then starts at the last value instead of the mean. Rows without a kno
 no change.
 
 An inner :class:`onepass.features.Encode` encodes the lags: numbers unchanged, and labels one-hot. A
-lag has no column until it is first known; in earlier rows it is 0.
+lag has no column until it is first known; in earlier rows it counts as the first known target.
 
 Cost: O(columns) time per row; memory of the last max(rows) targets.
 """
@@ -33,7 +33,13 @@ import numpy as np
 from onepass import validation
 from onepass.errors import ParameterError, public
 from onepass.features.encode import Encode
-from onepass.features.transformer import Columnwise, Transformer, all_or_nothing, matrix_with_gaps
+from onepass.features.transformer import (
+    Columnwise,
+    Starts,
+    Transformer,
+    all_or_nothing,
+    matrix_with_gaps,
+)
 from onepass.serialization.state import forget
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.table import Table, TableLike
@@ -114,6 +120,10 @@ class Lag(Columnwise):
         self.difference = difference
 
     @property
+    def _relative(self) -> bool:  # type: ignore[override]  # by parameter
+        return bool(self.difference)
+
+    @property
     def n_features_out_(self) -> int:
         """Number of output columns: inputs and lags."""
         return len(getattr(self, "order_", ()))
@@ -170,36 +180,37 @@ class Lag(Columnwise):
     def _widen(self, d: int) -> None:
         """Do nothing: ``_learn_with_targets`` appends columns."""
 
-    def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
-        return X, first_rows
+    def _step(self, X: Floats, starts: Starts) -> tuple[Floats, Starts]:
+        return X, starts
 
     def _merge_block(self, other: Lag, at: Array, known: int) -> Array:
         raise NotImplementedError
 
     @public
-    def _learn_rows(self, checked_rows: Floats, first_rows: Array | None) -> tuple[Floats, Array]:
-        return self._learn_with_targets(checked_rows, first_rows, None)
+    def _learn_rows(self, checked_rows: Floats, starts: Starts | None) -> tuple[Floats, Starts]:
+        return self._learn_with_targets(checked_rows, starts, None)
 
     def _learn_with_targets(
-        self, checked_rows: Floats, first_rows: Array | None, y: Array | None
-    ) -> tuple[Floats, Array]:
+        self, checked_rows: Floats, starts: Starts | None, y: Array | None
+    ) -> tuple[Floats, Starts]:
         """Learn the rows; without targets, as in a first prediction, nothing is stored."""
-        X, first_rows = super()._learn_rows(checked_rows, first_rows)
+        X, starts = super()._learn_rows(checked_rows, starts)
         past, series = self.recent_, y
         if y is not None and past is not None and past.shape[1:] == y.shape[1:]:
             series = np.concatenate([past, y])  # for another shape, the learner raises
         encode = copy.copy(self.encode_)  # so that a shallow copy of this object can learn
-        L, lag_rows = encode._learn_rows(self._lagged(series, len(X), 0), None)  # noqa: SLF001
+        L, lags = encode._learn_rows(self._lagged(series, len(X), 0), None)  # noqa: SLF001
         d, e = np.count_nonzero(self.order_ >= 0), np.count_nonzero(self.order_ < 0)
-        new = [(int(row), 0, j) for j, row in enumerate(first_rows)][d:]
-        new += [(int(row), 1, j) for j, row in enumerate(lag_rows)][e:]
+        new = [(int(row), 0, j) for j, row in enumerate(starts.rows)][d:]
+        new += [(int(row), 1, j) for j, row in enumerate(lags.rows)][e:]
         places = [~j if is_lag else j for _, is_lag, j in sorted(new)]
         self.order_ = np.concatenate([self.order_, np.array(places, dtype=np.intp)])
         self.encode_ = encode
         if series is not None:
             self.recent_ = series[-max(self.lags_) :].copy()
         at = self._selection()
-        return np.hstack([X, L])[:, at], np.concatenate([first_rows, lag_rows])[at]
+        both = Starts(*(np.concatenate(pair)[at] for pair in zip(starts, lags, strict=True)))
+        return np.hstack([X, L])[:, at], both
 
     def _transform_block(self, X: Floats) -> Floats:
         lags = self._lagged(self.recent_, 1, max(self.delay, 1))

@@ -31,7 +31,7 @@ import numpy as np
 from onepass import linalg, validation
 from onepass.errors import MergeError, NotFittedError, NumericalError, public
 from onepass.features.random_features import check_features
-from onepass.features.transformer import Columnwise
+from onepass.features.transformer import Columnwise, Starts
 from onepass.linalg.pca import (
     IncrementalPCAState,
     PrincipalAxes,
@@ -241,9 +241,9 @@ class IncrementalPCA(Columnwise):
     def _widen(self, d: int) -> None:
         self.axes_ = self.axes_.grown(d)
 
-    def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
-        del first_rows
-        X = X.astype(np.float64, copy=False)
+    def _step(self, X: Floats, starts: Starts) -> tuple[Floats, Starts]:
+        self.axes_ = self.axes_.moved(starts.origins)
+        X = starts.placed(X).astype(np.float64, copy=False)
         if self.freeze_after is not None:
             return self._step_until(X, self.freeze_after)
         self._current_cache = (None, None)  # release the former axes
@@ -254,13 +254,14 @@ class IncrementalPCA(Columnwise):
                 self.axes_ = self._checked_update(self.axes_.taken, X[begin:end])
                 widths += [self.n_features_out_] * (end - begin)
                 begin = end
-        first_rows = np.searchsorted(widths, np.arange(widths[-1]), side="right")
+        k, width = widths[0], widths[-1]
+        first_rows = np.searchsorted(widths, np.arange(width), side="right")
         out = np.zeros((len(X), widths[-1]))
         for end, part in zip(np.cumsum([len(part) for part in parts]), parts, strict=True):
             out[end - len(part) : end, : part.shape[1]] = part
-        return out, first_rows
+        return out, Starts.none(width)._replace(rows=np.where(np.arange(width) < k, -1, first_rows))
 
-    def _step_until(self, X: Floats, rows: int) -> tuple[Floats, Array]:
+    def _step_until(self, X: Floats, rows: int) -> tuple[Floats, Starts]:
         """Learn rows for axes that are frozen after ``rows`` rows."""
         width, before = self.n_features_out_, max(0, min(len(X), rows - self.axes_.rows))
         if before:
@@ -272,7 +273,8 @@ class IncrementalPCA(Columnwise):
         out = np.zeros((len(X), self.n_features_out_))
         if before < len(X):
             out[before:] = self._transform_block(X[before:])
-        return out, np.where(np.arange(out.shape[1]) < width, 0, before)
+        k = out.shape[1]
+        return out, Starts.none(k)._replace(rows=np.where(np.arange(k) < width, -1, before))
 
     def _checked_update(
         self, learn: Callable[[Floats], IncrementalPCAState], X: Floats

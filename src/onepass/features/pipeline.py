@@ -52,18 +52,21 @@ def _assign(changes: Sequence[_Change]) -> None:
 
 def _learn_features(
     features: Sequence[Transformer], checked_rows: Any, y: Array | None = None
-) -> Floats:
-    """Learn rows in every transformer; return each row as transformed after it was learned."""
+) -> tuple[Floats, Floats]:
+    """Learn rows in every transformer; return them transformed, and the origins of columns.
+
+    Each row is transformed as after it was learned; in rows before its first value, a column is at
+    its origin. The origins are (d,), 0 for columns that do not start here.
+    """
     rows: Any = checked_rows
-    first_rows: Array | None = None
+    starts: Any = None
     before: Transformer | None = None
     for feature in features:
         if before is not None and getattr(feature, "n_features_in_", -1) != rows.shape[1]:
             feature.feature_names_in_ = before.get_feature_names_out()
-        rows, first_rows = feature._learn_with_targets(rows, first_rows, y)
+        rows, starts = feature._learn_with_targets(rows, starts, y)
         before = feature
-    seen: Floats = rows
-    return seen
+    return starts.placed(rows), starts.origins
 
 
 def _transform_features(features: Sequence[Transformer], checked_rows: Any) -> Floats:
@@ -84,8 +87,8 @@ def _learn_selected(
     selected: Array,
     *,
     in_order: bool,
-) -> Floats:
-    """Learn the ``selected`` rows, shape (n,); return all rows transformed.
+) -> tuple[Floats, Floats]:
+    """Learn the ``selected`` rows, shape (n,); return all rows transformed, and the origins.
 
     Other rows are transformed as if each were the next one: at its position if ``in_order``, which
     costs a block for each run of selected rows; otherwise after all selected rows.
@@ -96,16 +99,24 @@ def _learn_selected(
         runs = np.split(np.arange(len(selected)), np.flatnonzero(np.diff(selected)) + 1)
     else:
         runs = [rows for rows in (np.flatnonzero(selected), np.flatnonzero(~selected)) if len(rows)]
-    parts = [
-        _learn_features(features, checked_rows[rows], None if y is None else y[rows])
-        if selected[rows[0]]
-        else _transform_features(features, checked_rows[rows])
-        for rows in runs
-    ]
-    seen = np.zeros((len(selected), parts[-1].shape[1]))
-    for rows, part in zip(runs, parts, strict=True):
+    seen, origins = np.zeros((len(selected), 0)), np.zeros(0)
+    done: Array = np.arange(0)
+    for rows in runs:
+        if selected[rows[0]]:
+            targets = None if y is None else y[rows]
+            part, origins_of_part = _learn_features(features, checked_rows[rows], targets)
+            more = part.shape[1] - seen.shape[1]
+            seen, origins = np.pad(seen, ((0, 0), (0, more))), np.pad(origins, (0, more))
+            late = origins_of_part != 0.0
+            origins[late] = origins_of_part[late]
+            seen[np.ix_(done, np.flatnonzero(late))] = origins[late]
+        else:
+            part = _transform_features(features, checked_rows[rows])
+            seen = np.pad(seen, ((0, 0), (0, part.shape[1] - seen.shape[1])))
+            origins = np.pad(origins, (0, part.shape[1] - len(origins)))
         seen[rows, : part.shape[1]] = part
-    return seen
+        done = np.append(done, rows)
+    return seen, origins
 
 
 _KINDS = {"f": "number", "O": "text", "M": "date"}  # by ``dtype.kind`` of a table's column
@@ -120,7 +131,8 @@ class Pipeline(Composite):
 
     Each row passes through the transformers, which learn it and transform it with their state after
     it; then the learner predicts and learns it. When a new category or column adds features, the
-    learner is widened as if the new features had been zero in every row so far.
+    learner is widened as if a category had been 0 in every row so far, and a column of numbers at
+    its first value.
 
     An error in any step leaves all steps unchanged. The steps passed to the constructor are not
     fitted; their fitted copies are ``features_`` and ``learner_``.
@@ -351,11 +363,7 @@ class Pipeline(Composite):
     @property
     def _target_delay(self) -> int | None:
         """The delay of targets for which a step (``Lag``) is set, in rows; None without one."""
-        delays = [
-            step.delay
-            for _, step in _named(self.steps)[:-1]
-            if getattr(step, "_uses_targets", False)
-        ]
+        delays = [step.delay for _, step in _named(self.steps)[:-1] if hasattr(step, "delay")]
         return max(*delays, 1) if delays else None
 
     @property
@@ -432,6 +440,9 @@ class Pipeline(Composite):
             return self
         before = getattr(self.learner_, "rows_seen_", 0)
         try:
+            if any(feature._relative for feature, _ in changes):
+                targets: Any = self._targets(np.asarray(y)[None], 1)
+                y = targets[0] if self._level is None else targets[0] - self._level
             if time is None:
                 self.learner_.learn_one(row, y, sample_weight)  # unchanged after an error
             else:
@@ -453,7 +464,7 @@ class Pipeline(Composite):
             )
             if features:  # copies may learn the row
                 checked_rows = features[0]._check_row(x, learning=True)
-                x = _padded(_learn_features(features, checked_rows))[0]
+                x = _padded(_learn_features(features, checked_rows)[0])[0]
             return learner.predict_one(x, **options)
         found = self.learner_.predict_one(self._transformed_row(x), **options)
         return _added(found, self._level)
@@ -514,6 +525,8 @@ class Pipeline(Composite):
                 at = column_positions(self.learner_, other.learner_)
             elif not len(at.at):  # a learner without features has a single feature that is 0
                 at = ColumnPositions(np.zeros(1, dtype=np.intp), max(at.d, 1), at.names or None)
+            if at.origins is not None and hasattr(self.learner_, "n_features_in_"):
+                self.learner_.grow(at.d)._start_at(np.nan_to_num(at.origins))
             self.learner_.join(other.learner_, at, concurrent=concurrent)
         return self
 
@@ -701,7 +714,10 @@ class Pipeline(Composite):
             width = getattr(feature, "n_features_in_", None)
             if width is None or feature._uses_targets or (checked and len(x) != width):
                 return None, changes
-            x, attributes = feature._learn_row(x, checked=checked)
+            learned = feature._learn_row(x, checked=checked)
+            if learned is None:
+                return None, changes
+            x, attributes = learned
             changes.append((feature, attributes))
             checked = True
         if checked and (
@@ -722,12 +738,12 @@ class Pipeline(Composite):
             if sample_weight:
                 target = self._targets(np.asarray(y)[None], 1)
                 lag, past = self._differencing
-                Z = _learn_features(self.features_, checked_rows, target)
+                Z, origins = _learn_features(self.features_, checked_rows, target)
                 if lag is not None:
                     y = lag._changes(past, target, np.ones(1, dtype=bool))[0][0]
             else:
-                Z = _transform_features(self.features_, checked_rows)
-            x = self._prepare_for_learner(Z)[0]
+                Z, origins = _transform_features(self.features_, checked_rows), np.zeros(0)
+            x = self._prepare_for_learner(Z, origins)[0]
         self.learner_.learn_one(x, y, sample_weight, **given(time=time))
 
     def _learn(
@@ -755,7 +771,7 @@ class Pipeline(Composite):
                 targets = self._targets(y, len(checked_rows))
                 lag, past = self._differencing
                 X = self._prepare_for_learner(
-                    _learn_selected(
+                    *_learn_selected(
                         self.features_, checked_rows, targets, selected, in_order=in_order
                     )
                 )
@@ -769,7 +785,7 @@ class Pipeline(Composite):
     @property
     def _differencing(self) -> tuple[Any, Array | None]:
         """The ``Lag`` with whose difference a regressor learns, or None, and its last targets."""
-        lag = next((one for one in self.features_ if getattr(one, "difference", False)), None)
+        lag = next((one for one in self.features_ if one._relative), None)
         lag = None if lag is None or is_classifier(self.learner_) else lag
         return lag, getattr(lag, "recent_", None)
 
@@ -784,7 +800,7 @@ class Pipeline(Composite):
 
     def _targets(self, y: ArrayLike | None, n: int) -> Array | None:
         """Return the targets for the transformers, labels as text; None if none uses them."""
-        if self._target_delay is None:
+        if not any(feature._uses_targets or feature._relative for feature in self.features_):
             return None
         return checked_targets(y, n, labels=is_classifier(self.learner))
 
@@ -800,13 +816,15 @@ class Pipeline(Composite):
         checked_rows = self.features_[0]._check_rows(X, learning=False)
         return _padded(_transform_features(self.features_, checked_rows))
 
-    def _prepare_for_learner(self, Z: Floats) -> Floats:
+    def _prepare_for_learner(self, Z: Floats, origins: Floats) -> Floats:
         """Widen the learner and set its feature names; return the rows for it."""
         Z = _padded(Z)
         width, learner = Z.shape[1], self.learner_
         grown = width != getattr(learner, "n_features_in_", None)
         if grown:
             learner.grow(width)
+        if origins.any():
+            learner._start_at(origins)
         if grown or not hasattr(learner, "feature_names_in_"):
             names = self.features_[-1].get_feature_names_out()
             if len(names) == width:

@@ -42,7 +42,7 @@ import numpy as np
 
 from onepass import linalg, validation
 from onepass.errors import NumericalError, ParameterError, public
-from onepass.features.transformer import Columnwise
+from onepass.features.transformer import Columnwise, Starts
 from onepass.types import Array, Floats
 
 __all__ = ["Frozen", "RandomFourier", "RandomReLU", "check_features"]
@@ -82,9 +82,9 @@ class Frozen(Columnwise):
 
     # -- hooks -------------------------------------------------------------------------------------
 
-    def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
-        del first_rows
-        return self._transform_block(X), np.zeros(self.n_features_out_, dtype=np.intp)
+    def _step(self, X: Floats, starts: Starts) -> tuple[Floats, Starts]:
+        del starts
+        return self._transform_block(X), Starts.none(self.n_features_out_)
 
     def _merge_block(self, other: Self, at: Array, known: int) -> Array:
         del known
@@ -151,6 +151,14 @@ class _Units(Frozen):
             )
         )
 
+    def _step(self, X: Floats, starts: Starts) -> tuple[Floats, Starts]:
+        late = starts.origins * (starts.rows + self.rows_seen_ > 0)
+        if late.any():  # the features of earlier rows do not change
+            offset = self._draws[1]
+            old = getattr(self, offset)
+            setattr(self, offset, (old - late @ self.weights_).astype(old.dtype))
+        return super()._step(starts.placed(X), starts)
+
 
 _BIAS = 1  # stream of random numbers for offsets; that of weights is 0
 
@@ -163,7 +171,7 @@ class RandomReLU(_Units):
     so a learner after it stays exact. In a Pipeline, recursive least squares after it has
     ``prior=10.0`` by default, so that its accuracy does not fall near ``width`` rows.
 
-    New columns have their own weights, and count as 0 in earlier rows.
+    New columns have their own weights. Offsets change so that the features of earlier rows do not.
 
     Parameters
     ----------
@@ -274,7 +282,7 @@ class RandomFourier(_Units):
 
     With the same seed, weights and features are those of
     ``sklearn.kernel_approximation.RBFSampler``. New columns have the weights that RBFSampler would
-    have drawn for them; offsets do not change.
+    have drawn for them; offsets change so that the features of earlier rows do not.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Standardisation: columns of mean 0 and standard deviation 1 over the rows so far.
 
-With n the number of rows up to and including row x, per column [1]::
+With n the number of rows of a column from its first value up to and including row x [1]::
 
     m_n = m_{n-1} + (x - m_{n-1}) / n                                        (1)
     M_n = M_{n-1} + (x - m_{n-1}) (x - m_n)                                  (2)
@@ -34,16 +34,19 @@ import numpy as np
 from onepass import native, validation
 from onepass.errors import MergeError, NumericalError
 from onepass.features.random_features import check_features
-from onepass.features.transformer import Columnwise, column_parts
+from onepass.features.transformer import Columnwise, Starts, column_parts
 from onepass.types import Array, Floats
 
 __all__ = ["Scale"]
+
+_MOMENTS = ("counts_", "origin_", "offset_", "squares_")
 
 
 class Scale(Columnwise):
     """Standardisation by the running mean and standard deviation of each column.
 
-    A column that has been constant so far, up to the last digits of float64, is 0.
+    A column that has been constant so far, up to the last digits of float64, is 0. Rows before the
+    first value of a column do not count, and are 0.
 
     A :class:`onepass.Pipeline` skips ``Scale`` before learners whose predictions do not depend on
     the units of the columns (``_scale_invariant = True``), such as recursive least squares. Their
@@ -65,6 +68,8 @@ class Scale(Columnwise):
 
     Attributes
     ----------
+    counts_ : ndarray of shape (d,)
+        Number of rows in the statistics of each column.
     mean_, std_ : ndarray of shape (d,)
         The mean (0 without ``with_mean``) and the divisor after the rows so far, in the columns'
         units. The standard deviation is that of the population, sqrt(M_n / n).
@@ -91,6 +96,7 @@ class Scale(Columnwise):
 
     rescales: ClassVar[bool] = True
 
+    counts_: Array
     origin_: Array
     offset_: Array
     squares_: Array
@@ -113,7 +119,7 @@ class Scale(Columnwise):
     @property
     def std_(self) -> Floats:
         """The divisor after the rows so far, shape (d,); 0 where a column is constant."""
-        std: Floats = np.sqrt(self.squares_ / max(min(self.rows_seen_, self.freeze_after_), 1))
+        std: Floats = np.sqrt(self.squares_ / np.maximum(self.counts_, 1.0))
         return std
 
     @property
@@ -123,48 +129,67 @@ class Scale(Columnwise):
     def _start(self, d: int) -> None:
         if self.freeze_after is not None:
             self.freeze_after_ = validation.whole(self.freeze_after, "freeze_after", low=1)
+        self.counts_ = np.zeros(d)
         self.origin_ = np.zeros(d)
         self.offset_ = np.zeros(d)
         self.squares_ = np.zeros(d)
 
     def _widen(self, d: int) -> None:
         new = np.zeros(d - len(self.origin_))  # a column of zeros: mean 0, squares 0
+        self.counts_ = np.append(self.counts_, new + min(self.rows_seen_, self.freeze_after_))
         self.origin_ = np.append(self.origin_, new)
         self.offset_ = np.append(self.offset_, new)
         self.squares_ = np.append(self.squares_, new)
 
-    def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
-        until = int(max(0.0, min(len(X), self.freeze_after_ - self.rows_seen_)))
-        out = self._learn_running(X[:until]) if until else X[:0]
-        if until < len(X):
+    def _step(self, X: Floats, starts: Starts) -> tuple[Floats, Starts]:
+        n, until = len(X), int(max(0.0, min(len(X), self.freeze_after_ - self.rows_seen_)))
+        new, rows = starts.absent, starts.since
+        if new.any():
+            self.counts_ = np.where(new, 0.0, self.counts_)
+            self.origin_ = np.where(new, starts.origins * self.with_mean, self.origin_)
+        X = starts.placed(X)
+        out = self._learn_running(X[:until], np.minimum(rows, until)) if until else X[:0]
+        if until < n:
             out = np.concatenate((out, self._transform_fixed(X[until:])))
-        return out, first_rows
+        origins = np.zeros(len(rows))
+        for j in np.flatnonzero(starts.origins) if not self.with_mean else ():
+            out[: rows[j], j], origins[j] = 0.0, out[rows[j], j]
+        return out, starts._replace(origins=origins)
 
-    def _learn_running(self, X: Floats) -> Floats:
-        """Learn n >= 1 rows; return each transformed with the statistics after it."""
-        n, seen = X.shape[0], self.rows_seen_
-        if seen == 0 and self.with_mean:
-            self.origin_ = np.array(X[0], dtype=np.float64)
-        count = np.arange(seen + 1.0, seen + n + 1.0)
+    def _learn_running(self, X: Floats, rows: Array) -> Floats:
+        """Learn n >= 1 rows, from row ``rows[j]`` in column j on; return each as after it."""
+        n, d = X.shape
+        counts = self.counts_
+        if self.with_mean and not counts.all():
+            self.origin_ = np.where(counts, self.origin_, X[np.minimum(rows, n - 1), np.arange(d)])
+        after = np.arange(1.0, n + 1.0)
+        even = not rows.any() and (counts == counts[:1]).all()
         offset, squares, out = self.offset_.copy(), self.squares_.copy(), np.empty_like(X)
         with np.errstate(over="ignore", invalid="ignore"):
             least = self._least()[:, None]
-            for part in column_parts(n, len(offset)):
-                x = X[:, part]
-                Z, M = self._centred(x, part, count, offset) if self.with_mean else _about_zero(x.T)
+            for part in column_parts(n, d):
+                x = X[:, part].T
+                if even:
+                    count = counts[0] + after
+                else:
+                    since = after - rows[part, None]
+                    x = np.where((since > 0.0) | self.with_mean, x, 0.0)
+                    count = np.maximum(counts[part, None] + np.maximum(since, 0.0), 1.0)
+                Z, M = self._centred(x, part, count, offset) if self.with_mean else _about_zero(x)
                 M[:, 0] += squares[part]
                 np.cumsum(M, axis=1, out=M)
                 squares[part] = M[:, -1]
                 M /= count
                 if not np.isfinite(squares[part]).all():
-                    self._refuse_overflow(M.T, x, part.start)
+                    self._refuse_overflow(M.T, x.T, part.start)
                 out[:, part] = _divided(Z, M, least[part]).T
+        self.counts_ = counts + (n - rows)
         self.offset_, self.squares_ = offset, squares
         return out
 
     def _transform_fixed(self, X: Floats) -> Floats:
         """Transform rows with fixed statistics; columns without variance keep their unit."""
-        variance = self.squares_ / self.freeze_after_
+        variance = self.squares_ / np.maximum(self.counts_, 1.0)
         std = np.sqrt(np.where(variance < self._least(), 1.0, variance))
         with np.errstate(over="ignore"):
             Z = ((X - self.origin_) - self.offset_) / std
@@ -173,49 +198,52 @@ class Scale(Columnwise):
     def _compiled_row(self, x: Any, *, learning: bool) -> tuple[Floats, dict[str, Any]] | None:
         """Transform a row in the compiled loop; None if NumPy must handle the row."""
         names = self._row_names(x)
-        if names is False or (learning and not self.rows_seen_):
+        if names is False:
             return None
         d, seen, fixed = len(self.offset_), self.rows_seen_, self.rows_seen_ >= self.freeze_after_
         z, new = np.empty(d), learning and not fixed
         offset, squares = (np.empty(d), np.empty(d)) if new else (None, None)
-        count = -self.freeze_after_ if fixed else seen  # < 0: fixed statistics
         done = native.loops.scale_row(  # type: ignore[union-attr]
-            x, names, count, self.with_mean, self.origin_, self.offset_, self.squares_,
-            z, offset, squares,
+            x, names, fixed, self.with_mean, self.counts_, self.origin_, self.offset_,
+            self.squares_, z, offset, squares,
         )  # fmt: skip
         if not done:
             return None
         if not new:
             return z, {"rows_seen_": seen + 1}
-        return z, {"offset_": offset, "squares_": squares, "rows_seen_": seen + 1}
+        counts = self.counts_ + 1.0
+        return z, {
+            "counts_": counts, "offset_": offset, "squares_": squares, "rows_seen_": seen + 1
+        }  # fmt: skip
 
     def _merge_block(self, other: Scale, at: Array, known: int) -> Array:
         """Merge the moments of both: [2] (2.1)."""
         del known
+        d = len(self.origin_)
+        theirs = counts, origin, offset, squares = [np.zeros(d) for _ in range(4)]
+        for array, name in zip(theirs, _MOMENTS, strict=True):
+            array[at] = getattr(other, name)
+        mine = [getattr(self, name) for name in _MOMENTS]
         n, more = self.rows_seen_, other.rows_seen_
-        if more:
-            d = len(self.origin_)
-            origin, offset, squares = (np.zeros(d) for _ in range(3))
-            origin[at], offset[at], squares[at] = other.origin_, other.offset_, other.squares_
-            if not n:
-                self.origin_, self.offset_, self.squares_ = origin, offset, squares
-            elif n + more > self.freeze_after_:
-                mine, theirs = (
-                    (self.origin_, self.offset_, self.squares_),
-                    (origin, offset, squares),
+        if not (n and more):
+            merged = mine if n else theirs
+        elif n + more > self.freeze_after_:
+            if min(n, more) < self.freeze_after_ or not all(map(np.array_equal, mine, theirs)):
+                raise MergeError(
+                    "fixed statistics must be the same in both, got different ones. Create "
+                    "both from one copy that has learned `freeze_after` rows."
                 )
-                if min(n, more) < self.freeze_after_ or not all(map(np.array_equal, mine, theirs)):
-                    raise MergeError(
-                        "fixed statistics must be the same in both, got different ones. Create "
-                        "both from one copy that has learned `freeze_after` rows."
-                    )
-            else:
-                apart = (origin - self.origin_) + (offset - self.offset_)
-                with np.errstate(over="ignore", invalid="ignore"):
-                    squares = squares + self.squares_ + apart * apart * (n * more / (n + more))
-                    self._refuse_overflow(squares[None, :], squares[None, :], 0)
-                self.offset_ = self.offset_ + apart * (more / (n + more))
-                self.squares_ = squares
+            merged = mine
+        else:
+            total = np.maximum(self.counts_ + counts, 1.0)
+            apart = (origin - self.origin_) + (offset - self.offset_)
+            with np.errstate(over="ignore", invalid="ignore"):
+                squares = squares + self.squares_ + apart**2 * (self.counts_ * counts / total)
+                self._refuse_overflow(squares[None, :], squares[None, :], 0)
+            offset = self.offset_ + apart * (counts / total)
+            merged = [self.counts_ + counts, self.origin_, offset, squares]
+        for name, array in zip(_MOMENTS, merged, strict=True):
+            setattr(self, name, array)
         return at
 
     def _merge_conflict(self, other: Scale) -> str:
@@ -234,11 +262,11 @@ class Scale(Columnwise):
     def _centred(
         self, X: Floats, part: slice, count: Floats, offset: Floats
     ) -> tuple[Floats, Floats]:
-        """Return the numerators of (3) and the terms of (2), (d, n): sums run along memory.
+        """Return the numerators of (3) and the terms of (2) for X (d, n): sums run along memory.
 
         ``offset`` is updated in place.
         """
-        D = np.ascontiguousarray(X.T, dtype=np.float64) - self.origin_[part, None]
+        D = np.ascontiguousarray(X, dtype=np.float64) - self.origin_[part, None]
         D -= offset[part, None]
         means = np.cumsum(D, axis=1)
         means /= count  # (1)
@@ -249,8 +277,8 @@ class Scale(Columnwise):
         return Z, D
 
     def _transform_block(self, X: Floats) -> Floats:
-        n = self.rows_seen_
-        if n >= self.freeze_after_:
+        n: Floats = self.counts_
+        if self.rows_seen_ >= self.freeze_after_:
             return self._transform_fixed(X)
         with np.errstate(over="ignore", invalid="ignore"):
             if self.with_mean:

@@ -15,8 +15,10 @@ a stream is cut into blocks.
 ``fit(X).transform(X)``, so that all rows are transformed with the state after the last one; only
 ``Lag`` returns each row with its own lags.
 
-New output columns are appended. Within a block, a new column is 0 in the rows before its first row,
-and the following steps are widened *as if the new column had been zero in all earlier rows*.
+New output columns are appended. Within a block, a new column is 0 in the rows before its first row.
+For the steps that follow, a column of numbers whose first value comes late counts as constant
+before it, at its origin, which is its first value (:class:`Starts`): absent is not zero. The origin
+of a category, or of a standardised column, is 0.
 
 :class:`Columnwise` is the base of transformers of numeric matrices; nan is a missing value.
 """
@@ -27,7 +29,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -54,7 +56,52 @@ from onepass.validation.arrays import (
 )
 from onepass.validation.table import Table, TableLike, has_names, is_frame, named_row
 
-__all__ = ["Columnwise", "Transformer", "all_or_nothing", "column_parts", "matrix_with_gaps"]
+__all__ = [
+    "Columnwise",
+    "Starts",
+    "Transformer",
+    "all_or_nothing",
+    "column_parts",
+    "matrix_with_gaps",
+]
+
+
+class Starts(NamedTuple):
+    """The columns that have their first values in a block of n rows, or have none yet."""
+
+    rows: Array
+    """The row of the first value, shape (d,); n if there is none yet, -1 if it was earlier."""
+    absent: Array
+    """Whether the rows before do not count, (d,); else the column was 0 in them."""
+    origins: Floats
+    """The constant value of each absent column in all rows before its first value, (d,)."""
+
+    @classmethod
+    def none(cls, d: int) -> Starts:
+        """Return the starts of d columns none of which starts in the block."""
+        return cls(np.full(d, -1), np.zeros(d, dtype=bool), np.zeros(d))
+
+    @classmethod
+    def merged(cls, at: ColumnPositions, known: int) -> Starts | None:
+        """Return the starts of the columns of a merge, of which the first ``known`` are not new."""
+        if at.origins is None:
+            return None
+        rows = np.where(np.arange(at.d) < known, -1, 0)
+        return cls(rows, (rows == 0) & ~np.isnan(at.origins), np.nan_to_num(at.origins))
+
+    @property
+    def since(self) -> Array:
+        """The first row that counts, (d,)."""
+        return np.where(self.absent, self.rows, 0)
+
+    def placed(self, X: Floats) -> Floats:
+        """Return rows (n, d) with the origins in the rows before the first values."""
+        late = np.flatnonzero(self.origins)
+        if len(late):
+            X = X.copy()
+            before = np.arange(len(X))[:, None] < self.rows[late]
+            X[:, late] = np.where(before, self.origins[late], X[:, late])
+        return X
 
 
 class Transformer(TransformerMixin, BaseEstimator, ABC):
@@ -80,6 +127,9 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
 
     fills: ClassVar[bool] = False
     """Whether the transformer replaces missing values."""
+
+    _relative: ClassVar[bool] = False
+    """Whether a regressor after it learns targets relative to earlier ones; see ``_changes``."""
 
     _uses_targets: ClassVar[bool] = False
     """Whether a Pipeline must pass targets to ``_learn_with_targets``."""
@@ -116,24 +166,23 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
         return self._check_rows(rows, learning=learning)
 
     @abstractmethod
-    def _learn_rows(self, checked_rows: Any, first_rows: Array | None) -> tuple[Floats, Array]:
-        """Learn the rows; return the transformed rows, and the first row of each output column.
+    def _learn_rows(self, checked_rows: Any, starts: Starts | None) -> tuple[Floats, Starts]:
+        """Learn the rows; return the transformed rows, and the starts of the output columns.
 
-        ``first_rows`` (d,) is the row of this block in which each input column first appears: 0 for
-        existing columns; None if there are no new columns. There may be more input columns than
-        before.
+        ``starts`` are those of the input columns, of which there may be more than before; None if
+        no column starts in the block.
         """
 
     def _learn_with_targets(
-        self, checked_rows: Any, first_rows: Array | None, y: Array | None
-    ) -> tuple[Floats, Array]:
+        self, checked_rows: Any, starts: Starts | None, y: Array | None
+    ) -> tuple[Floats, Starts]:
         """Learn the rows and their targets, as ``_learn_rows``; row k must not depend on target k.
 
         Targets are numbers, shape (n,) or (n, c), or labels as text; None in a prediction before
         learning, or unless ``_uses_targets``.
         """
         del y
-        return self._learn_rows(checked_rows, first_rows)
+        return self._learn_rows(checked_rows, starts)
 
     @abstractmethod
     def _transform_rows(self, checked_rows: Any) -> Floats:
@@ -143,11 +192,12 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
         returns the same numbers.
         """
 
-    def _learn_row(self, x: Any, *, checked: bool) -> tuple[Floats, dict[str, Any]]:
+    def _learn_row(self, x: Any, *, checked: bool) -> tuple[Floats, dict[str, Any]] | None:
         """Return one row as transformed after it was learned, and the new attributes.
 
         Nothing is learned until the caller assigns the attributes. If ``checked``, ``x`` (d,) is
-        the output of another transformer, otherwise the user's row.
+        the output of another transformer, otherwise the user's row. None if columns have no value
+        yet, so that ``_learn_rows`` must return their starts.
         """
         learned = object.__new__(type(self))
         learned.__dict__.update(vars(self))
@@ -447,13 +497,13 @@ class Columnwise(Transformer):
 
     @abstractmethod
     def _widen(self, d: int) -> None:
-        """Append input columns up to d, zero in every row so far."""
+        """Append input columns up to d, zero in every row so far, unless ``starts`` follow."""
 
     @abstractmethod
-    def _step(self, X: Floats, first_rows: Array) -> tuple[Floats, Array]:
-        """Learn n >= 0 rows; return the transformed rows, and the first row of each output column.
+    def _step(self, X: Floats, starts: Starts) -> tuple[Floats, Starts]:
+        """Learn n >= 0 rows; return the transformed rows, and the starts of the output columns.
 
-        ``first_rows`` (d,) is as in ``_learn_rows``. ``rows_seen_`` counts the rows before these.
+        ``rows_seen_`` counts the rows before these.
         """
 
     @abstractmethod
@@ -503,7 +553,7 @@ class Columnwise(Transformer):
         return row[None, :]
 
     @public
-    def _learn_rows(self, checked_rows: Floats, first_rows: Array | None) -> tuple[Floats, Array]:
+    def _learn_rows(self, checked_rows: Floats, starts: Starts | None) -> tuple[Floats, Starts]:
         """Initialize or widen the state if necessary, then learn the rows."""
         n, d = checked_rows.shape
         now = getattr(self, "n_features_in_", None)
@@ -517,9 +567,7 @@ class Columnwise(Transformer):
                 new = [f"x{j}" for j in range(len(names), d)]
                 self.feature_names_in_ = np.append(names, new).astype(object)
         self.n_features_in_ = d
-        result = self._step(
-            checked_rows, np.zeros(d, dtype=np.intp) if first_rows is None else first_rows
-        )
+        result = self._step(checked_rows, Starts.none(d) if starts is None else starts)
         self.rows_seen_ += n
         return result
 
@@ -531,7 +579,7 @@ class Columnwise(Transformer):
         fresh: Self = clone(self).grow(checked_rows.shape[1])
         return fresh._transform_block(checked_rows)
 
-    def _learn_row(self, x: Any, *, checked: bool) -> tuple[Floats, dict[str, Any]]:
+    def _learn_row(self, x: Any, *, checked: bool) -> tuple[Floats, dict[str, Any]] | None:
         """Return one row as transformed after it was learned, and the new attributes."""
         found = self._compiled_row(x, learning=True)
         return super()._learn_row(x, checked=checked) if found is None else found
@@ -567,7 +615,7 @@ class Columnwise(Transformer):
         if at.names is not None and not hasattr(self, "n_features_in_"):
             self._set_feature_names(at.names)
         known = getattr(self, "n_features_in_", 0)
-        self._learn_rows(np.empty((0, at.d)), None)
+        self._learn_rows(np.empty((0, at.d)), Starts.merged(at, known))
         if at.names is not None:
             self.feature_names_in_ = np.array(at.names, dtype=object)
         out = self._merge_block(other, at.at, known)

@@ -224,6 +224,15 @@ class Directional(DecayRate):
         return np.concatenate((core, current, before, rows.ravel()))
 
     @staticmethod
+    def moved(state: Floats, origins: Floats) -> Floats:
+        """The state after features that were 0 in all rows so far were at these values instead."""
+        core, current, before, rows = _unpacked(state)
+        rows = rows.copy()
+        rows[:, : len(origins)] += origins * Parts(core).free
+        core, before = (least_squares.moved(vector, origins) for vector in (core, before))
+        return np.concatenate((core, current, before, rows.ravel()))
+
+    @staticmethod
     def with_outputs(state: Floats, at: Array, c: int) -> Floats:
         """The state for c outputs; those in columns ``at`` are new and were 0 so far."""
         core, current, before, rows = _unpacked(state)

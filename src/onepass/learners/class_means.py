@@ -346,6 +346,11 @@ class ClassLearner(Classifier):
         old = np.arange(self.moments_.means.origins.shape[1])
         self.moments_ = self.moments_.placed(old, d, np.arange(c), c)
 
+    def _move(self, origins: Floats) -> None:
+        means = self.moments_.means
+        moved = replace(means, origins=means.origins + np.where(means.seen[:, None], origins, 0.0))
+        self.moments_ = replace(self.moments_, means=moved)
+
     def _add_outputs(self, at: Array, c: int) -> None:
         self._check_parameters(c)
         d = self.moments_.means.origins.shape[1]

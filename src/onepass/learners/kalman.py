@@ -372,6 +372,17 @@ class KalmanRegressor(Regressor):
         )  # fmt: skip
         return True
 
+    def _move(self, origins: Floats) -> None:
+        if not self.fit_intercept:
+            return
+        W, factors = self.parameters_.copy(), self.factors_.copy()
+        W[..., 0] -= W[..., 1:] @ origins  # b + wᵀx remains the same at the former rows
+        for factor in factors.reshape(-1, *factors.shape[-2:]):
+            U, D = _parts(factor)
+            U[:, 0] -= U[:, 1:] @ origins
+            factor[...] = _factored(np.sqrt(D)[:, None] * U)
+        self.parameters_, self.factors_ = W, factors
+
     def _widen(self, d: int) -> None:
         first, now = int(bool(self.fit_intercept)), self.parameters_.shape[2]
         scalars = all(

@@ -343,6 +343,7 @@ _KERNELS: dict[str, Callable[[Floats, Floats, float, float, float], Floats]] = {
     "cosine": lambda X, Y, *_: _cosines(X, Y),
 }
 _KERNELS["poly"] = _KERNELS["polynomial"]
+_SHIFT_INVARIANT = ("rbf", "laplacian")
 _COMPILED = {"rbf": 0, "laplacian": 1, "linear": 2, "polynomial": 3, "poly": 3}  # kernel_type.c
 _MAX_COMPILED = 1000  # rows of a dictionary; for more, BLAS with threads is faster
 
@@ -648,6 +649,11 @@ class KernelRLS(Compiled):
         posterior = self.posterior_
         points = np.pad(posterior.points, ((0, 0), (0, d - posterior.points.shape[1])))
         self.posterior_ = replace(posterior, points=points)
+
+    def _move(self, origins: Floats) -> None:
+        if self.kernel in _SHIFT_INVARIANT:
+            posterior = self.posterior_
+            self.posterior_ = replace(posterior, points=posterior.points + origins)
 
     def _add_outputs(self, at: Array, c: int) -> None:
         old, posterior = np.setdiff1d(np.arange(c), at), self.posterior_

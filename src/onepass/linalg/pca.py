@@ -272,6 +272,10 @@ class IncrementalPCAState:
         """Add features at the end, which were zero in all rows so far."""
         return self.placed(np.arange(len(self.mean)), d)
 
+    def moved(self, origins: Floats) -> IncrementalPCAState:
+        """The state after features that were 0 in all rows so far were at these values instead."""
+        return replace(self, mean=self.mean + origins) if self.mass and origins.any() else self
+
     def _centred_vectors(self, X: Floats, s: Floats | None) -> tuple[Floats, float, Floats]:
         """Mean and mass after rows, and the vectors of these rows (1)."""
         weights = np.ones(len(X)) if s is None else s

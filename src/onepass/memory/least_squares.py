@@ -51,6 +51,7 @@ from onepass.memory.vector import (
     Slot,
     Window,
     WindowSlot,
+    aligned,
     experts,
     is_mixture,
     numbers,
@@ -76,6 +77,7 @@ __all__ = [
     "learn",
     "merged",
     "mixture_noise",
+    "moved",
     "put_triangle",
     "reserve",
     "scores",
@@ -252,6 +254,27 @@ def grown(vector: Floats, d: int) -> Floats:
     if flags & Flag.MIXTURE:
         numbers(new)[:] = numbers(vector)
     return new
+
+
+def moved(vector: Floats, origins: Floats) -> Floats:
+    """The vector after features that were 0 in all rows so far were at these values instead.
+
+    Without an intercept, 0 remains.
+    """
+    vector, d = aligned(vector), len(origins)
+    parts = Parts(vector)
+    if not parts.free:
+        return vector
+    states = list(experts(vector))
+    if parts.flags & Flag.WINDOW:
+        window = Window(vector)
+        states.append(window.empty)
+        window.ring[:, :d] += origins
+        window.head[WindowSlot.SHADOWED] = -1.0
+    for state in map(Parts, states):
+        state.means[:d] += origins
+        state.last[:d] += origins[: len(state.last)]
+    return vector
 
 
 def with_outputs(vector: Floats, at: Array, c: int) -> Floats:

@@ -767,6 +767,9 @@ class ColumnPositions(NamedTuple):
     """The number of merged columns; columns that only the other learner has are last."""
     names: list[str] | None
     """The names of all merged columns; None if they have no names."""
+    origins: Floats | None = None
+    """The value, in all rows of the first learner, of each column that only the other has, (d,);
+    nan for columns that were 0. None: all were 0."""
 
 
 def equal_parameters(one: Any, two: Any) -> bool:

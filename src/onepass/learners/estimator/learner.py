@@ -111,6 +111,17 @@ class Learner(BaseEstimator, ABC):
     def _widen(self, d: int) -> None:
         """Extend to d features; the new features were zero in every row so far."""
 
+    def _start_at(self, origins: Floats) -> None:
+        """Set features, which were 0 in all rows so far, to ``origins``, (d,); 0 for others."""
+        if self._started and self.rows_seen_:
+            self._move(origins)
+
+    def _move(self, origins: Floats) -> None:
+        """Add ``origins``, (d,), to the features of all rows so far, in which these were 0.
+
+        By default nothing is done: the weights of features that were always 0 are 0.
+        """
+
     @abstractmethod
     def _join_outputs(self, other: Self) -> Array:
         """Add another learner's outputs, starting if necessary; return their indices, (c′,)."""
