@@ -74,6 +74,7 @@ __all__ = [
     "CommitTimeoutError",
     "CorruptStoreError",
     "ForbiddenError",
+    "ForecastWarning",
     "IdempotencyConflictError",
     "LabelError",
     "LargeStateWarning",
@@ -444,6 +445,10 @@ class MissingExtraError(OnepassError, ImportError):
 
 class CheckpointWarning(UserWarning):
     """A checkpoint could not be written; the previous one is unchanged and learning continues."""
+
+
+class ForecastWarning(UserWarning):
+    """Several rows were predicted with the lags of the first; ``forecast`` may be meant."""
 
 
 class LargeStateWarning(UserWarning):

@@ -89,6 +89,7 @@ def pipelines(
     *,
     lags: Sequence[int] = (),
     delay: int = 0,
+    target: str = "target",
 ) -> dict[str, Pipeline]:
     """Create models by name.
 
@@ -106,6 +107,8 @@ def pipelines(
         regression whose predictions depend on the units of the features learn the difference.
     delay : int, default=0
         Number of rows after which a target arrives.
+    target : str, default="target"
+        The name of the target, for its lags.
 
     Raises
     ------
@@ -137,7 +140,7 @@ def pipelines(
         encode, *features = (kind(**given[part]) for part, kind in _FEATURES.items())
         learner = parts[name](**given[name])
         first_order = not getattr(learner, "_scale_invariant", False)
-        lag = [Lag(rows=tuple(lags), delay=delay, difference=first_order)] if lags else []
+        lag = [Lag(target, tuple(lags), delay, difference=first_order)] if lags else []
         relative = first_order and not lags and task == "regression"
         origin = [TargetOrigin()] if relative else []
         made[name] = Pipeline(encode, *lag, *features, *origin, learner)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -694,3 +695,27 @@ def test_interrupted_run_saves_the_model(trips: Path) -> None:
     assert "Interrupted after" in output
     assert "Traceback" not in output
     assert 0 < op.load(trips / "m.onepass").rows_seen_ <= 3500
+
+
+def test_forecasts_with_intervals_are_those_of_the_library(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = np.zeros(600)
+    for i in range(1, 600):
+        y[i] = 20.0 + 0.8 * (y[i - 1] - 20.0) + rng.normal()
+    frame = pd.DataFrame({"n": np.arange(600) % 7, "load": y})
+    frame[:560].to_csv(tmp_path / "past.csv", index=False)
+    frame[560:].assign(load=[*y[560:570], *[np.nan] * 30]).to_csv(
+        tmp_path / "next.csv", index=False
+    )
+    model, out = tmp_path / "m.onepass", tmp_path / "out.csv"
+    words = f"--target load --lags 1,7 --horizon 12 --interval 0.8 --save {model}"
+    assert main(["run", str(tmp_path / "past.csv"), *words.split()]) == 0
+    words = f"{model} {tmp_path / 'next.csv'} --interval 0.8 --out {out}"
+    assert main(["predict", *words.split()]) == 0
+    written, fitted = pd.read_csv(out), op.load(model)
+    known = np.where(np.arange(40) < 10, y[560:], np.nan)
+    rows = frame[["n"]][560:]
+    np.testing.assert_allclose(written["prediction"], fitted.forecast(rows, known), rtol=1e-6)
+    limits = fitted.forecast_interval(rows, known)
+    np.testing.assert_allclose(written[["lower", "upper"]], limits, rtol=1e-6)
+    assert main(["predict", str(model), str(tmp_path / "next.csv"), "--interval", "0.9"]) != 0

@@ -20,6 +20,8 @@ from onepass.cli import main
 from onepass.errors import MergeError, ParameterError, TypeMismatchError
 from onepass.features import Encode, Impute, Lag, Scale
 
+pytestmark = pytest.mark.filterwarnings("ignore::onepass.errors.ForecastWarning")
+
 LAGS = st.lists(st.integers(1, 9), min_size=1, max_size=3, unique=True)
 
 

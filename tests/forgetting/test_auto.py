@@ -82,7 +82,7 @@ def test_scores_of_classes_are_limited_in_the_losses() -> None:
     assert np.mean(predictions[5:] == mixed.argmax(axis=1)[5:]) > 0.999
 
 
-def test_late_class_equals_known_class_and_late_feature_equals_zeros() -> None:
+def test_late_class_equals_known_class_and_late_feature_equals_constant() -> None:
     X, y = drifting(3)
     positive = y > np.median(y)
     labels = np.where(np.arange(len(X)) < 700, positive, 2 * positive).astype(int)
@@ -93,12 +93,12 @@ def test_late_class_equals_known_class_and_late_feature_equals_zeros() -> None:
     names = ["a", "b", "c", "d"]
     rows = [dict(zip(names, x, strict=True)) for x in X.tolist()]
     short = [{k: v for k, v in row.items() if k != "d"} for row in rows[:300]]
-    zeros = [row | {"d": 0.0} for row in rows[:300]]
+    constant = [row | {"d": rows[300]["d"]} for row in rows[:300]]
     grown, whole = (
         op.Pipeline(op.features.Encode(), op.RLSRegressor(forgetting="auto")) for _ in range(2)
     )
     grown.partial_fit(short, y[:300]).partial_fit(rows[300:], y[300:])
-    whole.partial_fit(zeros, y[:300]).partial_fit(rows[300:], y[300:])
+    whole.partial_fit(constant, y[:300]).partial_fit(rows[300:], y[300:])
     np.testing.assert_allclose(grown.learner.coef_, whole.learner.coef_, rtol=1e-7)
 
 

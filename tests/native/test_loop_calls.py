@@ -85,15 +85,15 @@ def test_arrays_of_wrong_sizes_and_dtypes_are_refused() -> None:
 @pytest.mark.parametrize("wrong", [None, zeros(2), zeros(3).astype(np.float32), bytes(24)])
 @pytest.mark.parametrize("name", ["scale_row", "impute_row"])
 def test_wrong_arrays_for_single_rows_are_refused(name: str, wrong: Any) -> None:
-    counts, flags = np.zeros(3, dtype=np.int64), np.full(3, -1)
-    doubles = [zeros(3) for _ in range(6)]
+    counts, flags = np.ones(3, dtype=np.int64), np.full(3, -1)
+    doubles = [zeros(3) + (i == 0) for i in range(7)]
     given = [zeros(3), counts, flags, zeros(3), zeros(3), counts.copy()]
     given = doubles if name == "scale_row" else given
-    options = (5, True) if name == "scale_row" else ("mean", False)
+    options = (False, True) if name == "scale_row" else ("mean", False)
     call = getattr(loops, name)
     assert call(zeros(3), None, *options, *given)
     assert not call(zeros(4), None, *options, *given)
-    for i in range(6):
+    for i in range(len(given)):
         arrays = [wrong if j == i else each for j, each in enumerate(given)]
         with pytest.raises((TypeError, ValueError, BufferError)):
             call(zeros(3), None, *options, *arrays)

@@ -37,6 +37,7 @@ def stored(name: str) -> Path:
 # -- learners, features and pipelines --------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::onepass.errors.ForecastWarning")
 @pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning")
 @pytest.mark.parametrize("name", CASES)
 def test_stored_learner_predicts_and_continues(name: str, tmp_path: Path) -> None:

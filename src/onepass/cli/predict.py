@@ -29,8 +29,27 @@ if TYPE_CHECKING:
 __all__ = ["predict"]
 
 
+def _check_interval(fitted: object, interval: float) -> None:
+    """Raise an error unless the model has learned intervals with this coverage."""
+    from onepass.errors import ParameterError
+
+    alpha = getattr(fitted, "alpha", None)
+    if alpha is None or abs(1.0 - alpha - interval) > 1e-9:
+        learned = "none" if alpha is None else f"intervals of {1.0 - alpha:g}"
+        raise ParameterError(
+            f"--interval must be that of the run, got {interval:g} and a model with {learned}. "
+            f"Train it with: onepass run --interval {interval:g}.",
+            "predict",
+        )
+
+
 def _check_columns(
-    blocks: Iterable["Rows"], learned: Iterable[str], keep: Iterable[str], *, quiet: bool
+    blocks: Iterable["Rows"],
+    learned: Iterable[str],
+    keep: Iterable[str],
+    used: Iterable[str],
+    *,
+    quiet: bool,
 ) -> Iterator["Rows"]:
     """Yield the blocks; report columns that only the model or only the source has."""
     from onepass.evaluate.predictions import check_keep
@@ -43,7 +62,7 @@ def _check_columns(
         check_keep(first.X, keep)
     names = list(first.X.names)
     missing = [name for name in columns if name not in names]
-    unused = [name for name in names if name not in {*columns, *keep}]
+    unused = [name for name in names if name not in {*columns, *used}]
     # if no column is used, the model raises an error
     if len(missing) < len(columns):
         text = " ".join(_mismatches(missing, unused))
@@ -73,6 +92,7 @@ def predict(
     *more: str,
     out: Path | None = None,
     proba: bool = False,
+    interval: float | None = None,
     keep: Names = (),
     drop: Names = (),
     types: Types = (),
@@ -89,6 +109,10 @@ def predict(
     they, and missing columns, are reported on standard error. Values of another type than in
     training are an error.
 
+    A model with lagged targets (--lags of the run) forecasts: the rows must follow the last row
+    learned, in order. If the source has the target, its values are used as lags, and where it is
+    missing, the predictions.
+
     Parameters
     ----------
     model
@@ -102,6 +126,9 @@ def predict(
         Output file: .csv, .tsv, .csv.gz, .tsv.gz or .parquet; by default CSV on standard output.
     proba
         Also write the probability of each class of a classifier, to columns "probability_CLASS".
+    interval
+        Also write the limits of intervals with this coverage to columns "lower" and "upper"; the
+        model must have been run with the same --interval.
     keep
         Columns to copy to the output, such as identifiers.
     drop
@@ -132,6 +159,8 @@ def predict(
             check_not_overwritten([source, *more, model], [out], "predict: --out")
             out.parent.mkdir(parents=True, exist_ok=True)
     fitted = load(model)
+    if interval is not None:
+        _check_interval(fitted, interval)
     dtypes = getattr(fitted, "dtypes_", {})
     with usage_errors("predict"):
         stream = read(
@@ -140,8 +169,10 @@ def predict(
             missing="error" if getattr(fitted, "missing", "keep") == "error" else "keep",
             **files.options(),
         )  # fmt: skip
-    blocks = _check_columns(stream, dtypes, keep, quiet=quiet)
-    found = predictions(fitted, blocks, keep=keep, proba=proba)
+    lagged = getattr(getattr(fitted, "model_", fitted), "_lagged_target", None)
+    used = keep if lagged is None else (*keep, lagged)
+    blocks = _check_columns(stream, dtypes, keep, used, quiet=quiet)
+    found = predictions(fitted, blocks, keep=keep, proba=proba, interval=interval is not None)
     with advancing(lambda: stream.fraction, quiet=quiet or out is None) as advance:
         rows = write(found, sys.stdout if out is None else out, on_progress=advance)
     print_message(f"{rows:,} {'row' if rows == 1 else 'rows'}: {out}", quiet=quiet or out is None)

@@ -161,6 +161,8 @@ def run(
     window: Count | None = None,
     block: Count | None = None,
     lags: Counts = (),
+    horizon: Count | None = None,
+    interval: float | None = None,
     delay: Whole = 0,
     delay_until: str | None = None,
     max_waiting: Count | None = None,
@@ -220,7 +222,13 @@ def run(
         only the speed.
     lags
         Lagged targets as features, such as 1,48: the targets 1 and 48 rows before (with --by, of
-        the same key). Stored with the model; predict uses the last targets learned.
+        the same key). Stored with the model; predict forecasts the rows after the last one learned.
+    horizon
+        Also measure forecasts of up to this number of rows ahead: every HORIZON rows, a copy of the
+        model forecasts the next HORIZON rows. With --interval, predict uses their widths.
+    interval
+        Coverage of prediction intervals, such as 0.9, of models for regression with one target;
+        predict --interval writes them.
     delay
         Number of rows after which a target arrives; 0 (default) means before the next row. A row is
         learned just before the Nth row after it.
@@ -282,7 +290,12 @@ def run(
         )  # fmt: skip
         chosen = task or _task(stream, source)
         fixed = {"encode__missing": policy, **values(settings)}
-        models: dict[str, Any] = dict(pipelines(model, chosen, fixed, lags=lags, delay=delay))
+        named = {"target": target[0]} if len(target) == 1 else {}
+        models: dict[str, Any] = dict(
+            pipelines(model, chosen, fixed, lags=lags, delay=delay, **named)
+        )
+        if horizon is not None or interval is not None:
+            models = _with_intervals(models, horizon, interval, chosen, by)
         if by is not None:
             models = {name: Keyed(one, by=by) for name, one in models.items()}
         found = detectors(drift, "run: --drift") if drift else None
@@ -296,6 +309,46 @@ def run(
         "checkpoint": None if save is None else _run_file(save),
     }  # fmt: skip
     return _execute(models, stream, options, progress, save, report, settings, quiet=quiet)
+
+
+def _with_intervals(
+    models: Mapping[str, Any],
+    horizon: int | None,
+    interval: float | None,
+    task: str,
+    by: str | None,
+) -> dict[str, Any]:
+    """Return the models with intervals, whose widths are learned for each row up to the horizon."""
+    from onepass.errors import ParameterError
+    from onepass.learners.conformal import Conformal
+
+    if task != "regression" or by is not None:
+        got = "--by" if by is not None else f"--task {task}"
+        raise ParameterError(
+            f"--horizon and --interval must be used for regression, without --by, got {got}. Leave "
+            "them out.",
+            "run",
+        )
+    if interval is not None and not 0.0 < interval < 1.0:
+        raise ParameterError(
+            f"--interval must be a coverage between 0 and 1, got {interval:g}. Pass one, such as "
+            "0.9.",
+            "run",
+        )
+    alpha = round(1.0 - (0.9 if interval is None else interval), 12)
+    return {name: Conformal(one, alpha, horizon=horizon or 1) for name, one in models.items()}
+
+
+def _print_horizon(models: Mapping[str, Any], *, quiet: bool) -> None:
+    """Print the errors of forecasts of models with a horizon."""
+    for name, model in models.items():
+        errors = getattr(model, "forecast_errors_", None)
+        if errors is not None and len(errors) > 1 and model.counts_.all():
+            print_message(
+                f"{name}: MAE {errors.mean():.4g} of forecasts 1 to {len(errors)} rows ahead, "
+                f"{float(errors[-1].mean()):.4g} at {len(errors)}; {model.counts_.sum():,} rows.",
+                quiet=quiet,
+            )
 
 
 def _unterminated_from(source: str, progress: "RunProgress | None", *, next_source: bool) -> int:
@@ -328,6 +381,7 @@ def _execute(
                 raise
             return code()
         _save_results(found, models, save, report, quiet=quiet)
+        _print_horizon(models, quiet=quiet)
     saved = _check_saved(save, before, found.rows, finished=not found.interrupted)
     if found.interrupted:
         waiting = f", {found.waiting:,} of them with pending targets" if found.waiting else ""

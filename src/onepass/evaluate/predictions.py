@@ -1,7 +1,11 @@
-"""Predictions of a fitted model for the rows of a stream, block by block."""
+"""Predictions of a fitted model for the rows of a stream, block by block.
+
+A model with lagged targets forecasts: the rows follow the last row learned, in their order.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -20,12 +24,20 @@ _WHERE = "op.evaluate.predictions"
 
 
 def predictions(
-    model: Any, stream: Iterable[Rows], *, keep: Sequence[str] = (), proba: bool = False
+    model: Any,
+    stream: Iterable[Rows],
+    *,
+    keep: Sequence[str] = (),
+    proba: bool = False,
+    interval: bool = False,
 ) -> Iterator[dict[str, Array]]:
     """Predict the rows of a stream without learning.
 
     If the model skips rows with missing values, as with ``Encode(missing="skip")``, predictions for
     such rows are nan, or None for labels.
+
+    The rows of a model with lagged targets are predicted as by its ``forecast``: they follow the
+    last row learned, and where the stream has a column of the target, its values are the lags.
 
     Parameters
     ----------
@@ -37,19 +49,22 @@ def predictions(
         Feature columns to copy into the result, such as identifiers.
     proba : bool, default=False
         Whether to add the probabilities of the classes of a classifier.
+    interval : bool, default=False
+        Whether to add the intervals of a Conformal regressor.
 
     Yields
     ------
     block : dict of str to ndarray of shape (n,)
         The copied columns, then ``prediction``; ``prediction0``, ``prediction1``, … for a model
-        with several outputs; then ``probability_`` and the class for each class.
+        with several outputs; then ``lower`` and ``upper``, numbered likewise, or ``probability_``
+        and the class for each class.
 
     Raises
     ------
     ColumnError
         If a column to copy is missing, or has the name of a prediction.
     ParameterError
-        If ``proba`` is True and the model has no probabilities.
+        If ``proba`` or ``interval`` is True and the model has none.
     OnepassError
         If the model cannot predict a block: the message names the rows.
 
@@ -71,11 +86,21 @@ def predictions(
             f"{type(getattr(model, 'learner', model)).__name__}. Only classifiers have them.",
             _WHERE,
         )
+    if interval and not hasattr(model, "predict_interval"):
+        raise ParameterError(
+            "`interval` must be False for a model without intervals, got a "
+            f"{type(getattr(model, 'learner', model)).__name__}. Learn with op.Conformal(model) "
+            "(on the command line, onepass run --interval 0.9).",
+            _WHERE,
+        )
+    lagged = getattr(getattr(model, "model_", model), "_lagged_target", None)
+    model = model if lagged is None else copy.copy(model)  # forecasts become lags
     for rows in stream:
         check_keep(rows.X, keep)
         copied = {name: rows.X[name] for name in keep}
         try:
-            found = _predict(model, rows.X, "predict")
+            y = None if lagged is None or lagged not in rows.X else rows.X[lagged]
+            found, limits = _forecast(model, rows.X, y, before, lagged=lagged, interval=interval)
             shares = _predict(model, rows.X, "predict_proba") if proba else None
         except OnepassError as error:
             first = getattr(rows, "first", before)
@@ -87,6 +112,11 @@ def predictions(
             if found.ndim == 1
             else {f"prediction{j}": output for j, output in enumerate(found.T)}
         )
+        if limits is not None:
+            for j, name in enumerate(("lower", "upper")):
+                bound = limits[..., j]
+                several = {f"{name}{k}": column for k, column in enumerate(bound.T)}
+                columns |= {name: bound} if bound.ndim == 1 else several
         if shares is not None:
             names = [f"probability_{label}" for label in label_names(model.classes_)]
             columns |= dict(zip(names, shares.T, strict=True))
@@ -98,6 +128,20 @@ def predictions(
                 _WHERE,
             )
         yield {**copied, **columns}
+
+
+def _forecast(
+    model: Any, table: Table, y: Array | None, before: int, *, lagged: str | None, interval: bool
+) -> tuple[Array, Array | None]:
+    """Return predictions of rows after ``before`` others, and their intervals or None."""
+    if interval and lagged is not None:
+        predictions, limits = model._forecast_interval(table, y, before)  # noqa: SLF001
+        return predictions, limits
+    if interval:
+        return _predict(model, table, "predict"), _predict(model, table, "predict_interval")
+    if lagged is not None:
+        return np.asarray(model._forecast(table, y)), None  # noqa: SLF001
+    return _predict(model, table, "predict"), None
 
 
 def _predict(model: Any, table: Table, verb: str) -> Array:

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -213,9 +214,18 @@ class Lag(Columnwise):
         return np.hstack([X, L])[:, at], both
 
     def _transform_block(self, X: Floats) -> Floats:
-        lags = self._lagged(self.recent_, 1, max(self.delay, 1))
+        return self._with_lags(X, max(self.delay, 1))
+
+    def _with_lags(self, X: Floats, ahead: int) -> Floats:
+        """Return rows, each as the one that is ``ahead`` rows after the last known target."""
+        lags = self._lagged(self.recent_, 1, ahead)
         L = self.encode_._transform_rows(lags).repeat(len(X), axis=0)  # noqa: SLF001
         return np.hstack([X, L])[:, self._selection()]
+
+    def _remember(self, y: Array) -> None:
+        """Store the targets of the next rows, known or predicted, without learning the rows."""
+        past = self.recent_
+        self.recent_ = y if past is None else np.concatenate([past, y])[-max(self.lags_) :]
 
     # -- private -------------------------------------------------------------------------------
 
@@ -234,6 +244,13 @@ class Lag(Columnwise):
         changes = y - level
         changes[~known] = 0.0
         return changes, level
+
+    def _level(self, ahead: int) -> Any:
+        """Return the shortest lag of the row ``ahead`` rows after the last known target, or 0."""
+        if self.recent_ is None:
+            return 0.0
+        at = len(self.recent_) - 1 + ahead - min(self.lags_)
+        return self.recent_[at] if at >= 0 else 0.0
 
     def _selection(self) -> Array:
         """Return the position of each output among the inputs, followed by the lags."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 # ruff: noqa: SLF001  the protocol of transformers is not public
 import copy
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Self, TypeAlias
@@ -21,9 +22,11 @@ from sklearn.utils import Bunch
 
 from onepass import validation
 from onepass.errors import (
+    ForecastWarning,
     MergeError,
     NotFittedError,
     ParameterError,
+    ShapeError,
     TypeMismatchError,
     public,
 )
@@ -35,7 +38,8 @@ from onepass.learners.estimator import Learner
 from onepass.learners.estimator.composite import Composite, given
 from onepass.types import Array, ArrayLike, Floats, TimeLike
 from onepass.validation.arrays import ColumnPositions, check_same_parameters, column_positions
-from onepass.validation.table import TableLike
+from onepass.validation.frames import series_array
+from onepass.validation.table import TableLike, is_missing_value
 
 __all__ = ["Pipeline"]
 
@@ -367,6 +371,12 @@ class Pipeline(Composite):
         return max(*delays, 1) if delays else None
 
     @property
+    def _lagged_target(self) -> str | None:
+        """The name of the target whose lags are features; None if there are none."""
+        steps = (step for _, step in _named(self.steps)[:-1])
+        return next((step.target for step in steps if hasattr(step, "delay")), None)
+
+    @property
     def _inner(self) -> Any:
         return self.learner
 
@@ -394,8 +404,85 @@ class Pipeline(Composite):
         NotFittedError
             Before any row was learned.
         """
-        found = self.learner.predict(self._transformed(X), **options)
-        return _added(found, self._level)
+        return self._predicted(self._transformed(X), options)
+
+    def _predicted(self, Z: Any, options: Mapping[str, object], ahead: int | None = None) -> Any:
+        """Predict transformed rows, ``ahead`` rows after the last target; default: as learned."""
+        found = self.learner_.predict(Z, **options)
+        lag, recent = self._differencing
+        level = None if recent is None else lag._level(ahead or self._target_delay or 1)
+        return _added(found, level)
+
+    @public
+    def forecast(self, X: TableLike, y: ArrayLike | None = None, **options: object) -> Any:
+        """Predict rows in their order, of which the first follows the last row learned.
+
+        The lags of a row (``Lag``) are the targets before it: those learned, then those of y, and
+        where y is missing, the predictions. Nothing is learned. Without lags, the result is that of
+        ``predict``.
+
+        Parameters
+        ----------
+        X : rows that the first step accepts
+        y : array-like of shape (n,) or (n, c), optional
+            The targets that are known, nan or None where unknown.
+        **options
+            Options of ``predict`` of the learner.
+
+        Returns
+        -------
+        predictions : ndarray of shape (n,) or (n, c)
+
+        Raises
+        ------
+        NotFittedError
+            Before any row was learned.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import onepass as op
+        >>> y = 2.0 + 0.5 ** np.arange(20)
+        >>> lag = op.features.Lag(rows=[1])
+        >>> model = op.Pipeline(lag, op.RLSRegressor()).partial_fit(np.zeros((20, 1)), y)
+        >>> model.forecast(np.zeros((3, 1))).round(6)
+        array([2.000001, 2.      , 2.      ])
+        """
+        return copy.copy(self)._forecast(X, y, **options)
+
+    def _forecast(self, X: TableLike, y: ArrayLike | None = None, **options: object) -> Any:
+        """Predict rows as ``forecast``, and store their targets as lags of the next ones."""
+        if not self._is_started or self._target_delay is None:
+            return self.predict(X, **options)
+        first = next(i for i, one in enumerate(self.features_) if hasattr(one, "_remember"))
+        rows = self.features_[0]._check_rows(X, learning=False)
+        for feature in self.features_[:first]:
+            rows = feature._transform_rows(rows)
+        targets: Any = [None] * len(rows) if y is None else series_array(y)
+        if len(targets) != len(rows):
+            raise ShapeError(
+                f"`y` must have a target or nan for each of {len(rows)} rows, got {len(targets)}. "
+                "Leave it out if no target is known."
+            )
+        labels, predictions = is_classifier(self.learner_), []
+        later: list[Any] = self.features_[first:]
+        for i in range(max(len(rows), 1)):  # no rows: to determine the shape
+            row = rows[i : i + 1]
+            for feature in later:
+                lagged = hasattr(feature, "_remember")
+                row = feature._with_lags(row, 1) if lagged else feature._transform_rows(row)
+            predictions.append(self._predicted(_padded(row), options, ahead=1))
+            mean = predictions[-1][0] if isinstance(predictions[-1], tuple) else predictions[-1]
+            unknown = i < len(rows) and any(map(is_missing_value, np.ravel(targets[i]).tolist()))
+            value = checked_targets(
+                mean if unknown else targets[i : i + 1], len(row), labels=labels
+            )
+            for feature in later:
+                if hasattr(feature, "_remember"):
+                    feature._remember(value)
+        if isinstance(predictions[0], tuple):
+            return tuple(map(np.concatenate, zip(*predictions, strict=True)))
+        return np.concatenate(predictions)
 
     @available_if(_learner_can("decision_function"))
     @public
@@ -793,10 +880,7 @@ class Pipeline(Composite):
     def _level(self) -> Floats | None:
         """What is added to predictions of the next row, if the learner learns differences."""
         lag, recent = self._differencing
-        if recent is None:
-            return None
-        level: Floats = lag._changes(recent, recent[-1:], np.zeros(1, dtype=bool))[1][0]
-        return level
+        return None if recent is None else lag._level(self._target_delay or 1)
 
     def _targets(self, y: ArrayLike | None, n: int) -> Array | None:
         """Return the targets for the transformers, labels as text; None if none uses them."""
@@ -814,6 +898,14 @@ class Pipeline(Composite):
         if not self.features_:
             return X
         checked_rows = self.features_[0]._check_rows(X, learning=False)
+        if self._target_delay is not None and len(checked_rows) > 1:
+            warnings.warn(
+                f"all {len(checked_rows):,} rows have the lags of the row after the last one "
+                "learned. If they follow each other, call forecast, or learn each row before the "
+                "next is predicted.",
+                ForecastWarning,
+                stacklevel=4,
+            )
         return _padded(_transform_features(self.features_, checked_rows))
 
     def _prepare_for_learner(self, Z: Floats, origins: Floats) -> Floats:

@@ -12,9 +12,11 @@ Cost: O(d) time per row, O(c) memory.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from onepass.features.transformer import Columnwise, Starts, Transformer, matrix_with_gaps
+from onepass.features.transformer import Columnwise, Starts, matrix_with_gaps
 from onepass.types import Array, Floats
 
 __all__ = ["TargetOrigin"]
@@ -44,7 +46,6 @@ class TargetOrigin(Columnwise):
     _relative = True
     _matrix = staticmethod(matrix_with_gaps)
     _merging = "exact"
-    _merge_from = Transformer._merge_from  # noqa: SLF001  not supported
 
     recent_: Array | None
 
@@ -54,7 +55,7 @@ class TargetOrigin(Columnwise):
 
     def _merge_conflict(self, other: TargetOrigin) -> str:
         """Return a reason if the targets of both were relative to different ones."""
-        if np.array_equal(self.recent_, other.recent_):  # type: ignore[arg-type]
+        if self.recent_ is None or np.array_equal(self.recent_, other.recent_):  # type: ignore[arg-type]
             return ""
         return "its targets are relative to its own first target. Remove this transformer"
 
@@ -72,7 +73,8 @@ class TargetOrigin(Columnwise):
         return X
 
     def _merge_block(self, other: TargetOrigin, at: Array, known: int) -> Array:
-        del other, known
+        del known
+        self.recent_ = other.recent_ if self.recent_ is None else self.recent_
         return at
 
     def _learn_with_targets(
@@ -83,6 +85,11 @@ class TargetOrigin(Columnwise):
         if self.recent_ is None and y is not None and len(y):
             self.recent_ = y[:1].copy()
         return result
+
+    def _level(self, ahead: int) -> Any:
+        """Return the first target; 0 before it."""
+        del ahead
+        return 0.0 if self.recent_ is None else self.recent_[0]
 
     def _changes(self, past: Array | None, y: Array, learned: Array) -> tuple[Floats, Floats]:
         """Return the targets minus the origin, and the origin; both are 0 before the first target.

@@ -319,6 +319,10 @@ class _ColumnAdapter:
         self._columns: dict[str, int] = {}
         if self.fitted and not self._by_name:
             self._columns = _fitted_columns(self.model_)
+        if self._by_name and not self._fills and not self.fitted:
+            pipeline: Any = self.model_
+            first = next(iter(pipeline.named_steps))
+            self.model_.set_params(**{f"{first}__absent": 0})
 
     @property
     def fitted(self) -> bool:

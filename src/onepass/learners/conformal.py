@@ -12,11 +12,16 @@ For constant η, summing (1) gives
     | 1/T Σ_t 1[s_t > q_t] − α | = | log (q_{T+1} / q_1) | / (η T)                         (2)
 
 so that the coverage approaches 1 − α for every sequence of scores within bounds, also with drift
-and with a wrong model. A larger γ follows changes faster; q then fluctuates more. During the first
-1 / α rows the interval is infinite, and q is the largest score. After scores that were almost zero,
-q is at least a millionth of a score outside.
+and with a wrong model. A larger γ follows changes faster; q then fluctuates more. The interval is
+infinite during the first m = max(2 / α, 20) rows after the first; q_1 is their quantile, the
+⌈(m + 1) (1 − α)⌉-th smallest score. After a score outside, q is at least a tenth of it, so that
+scores that were almost zero, as of a sensor at rest, do not keep q small.
 
-Cost: that of the model and O(c) numbers. Classifiers whose ``test_then_train`` has no
+With a horizon H, a copy of the model forecasts the next H rows (``Pipeline.forecast``) and is then
+replaced, so that each number of rows ahead has a score in H + 1 rows, and its own q.
+
+Cost: that of the model and O(m c) numbers; with a horizon, a further prediction per row, a copy of
+the model per H rows, and O(H m c) numbers. Classifiers whose ``test_then_train`` has no
 ``return_proba`` learn row by row.
 
 [1] I. Gibbs, E. Candès, "Adaptive conformal inference under distribution shift", NeurIPS 2021.
@@ -36,7 +41,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
 
 from onepass import validation
-from onepass.errors import NotFittedError, TypeMismatchError, public
+from onepass.errors import NotFittedError, ParameterError, TypeMismatchError, public
 from onepass.estimators import available_if
 from onepass.learners.estimator.classifier import prequential_probabilities
 from onepass.learners.estimator.composite import Composite, naming
@@ -48,7 +53,8 @@ from onepass.validation.table import TableLike, sliceable
 
 __all__ = ["Conformal"]
 
-_LEAST = 1e-6  # minimum of q relative to a score outside
+_SCORES = ("quantiles_", "covered_", "counts_", "sums_", "first_")
+_LEAST = 0.1  # minimum of q relative to a score outside
 
 
 class Conformal(Composite):
@@ -64,13 +70,18 @@ class Conformal(Composite):
         Share α in (0, 1] of targets outside.
     step_size : float, default=0.1
         γ in (0, 1]: how fast the widths follow changes.
+    horizon : int, default=1
+        H >= 1: the largest number of rows ahead for which widths are learned, for
+        ``forecast_interval`` of a regressor.
 
     Attributes
     ----------
     coverage_ : float or ndarray of shape (c,)
-        Share of the rows whose target was inside, predicted before each row was learned.
+        Share of the rows whose target was inside, predicted before each row was learned; with a
+        horizon, of shape (H,) or (H, c).
     quantiles_ : ndarray of shape (c,)
-        q: half the width of the interval of each output, or the largest −log p of labels in a set.
+        q: half the width of the interval of each output, or the largest −log p of labels in a set;
+        with a horizon, of shape (H, c).
     model_ : learner or Pipeline
         The fitted model.
     rows_seen_ : int
@@ -93,13 +104,20 @@ class Conformal(Composite):
     model_: Any
     quantiles_: Floats
     covered_: Floats
+    counts_: Array
+    sums_: Floats
+    first_: Floats
+    ahead_: Any
     rows_seen_: int
 
     @public
-    def __init__(self, model: Any, alpha: float = 0.1, *, step_size: float = 0.1) -> None:
+    def __init__(
+        self, model: Any, alpha: float = 0.1, *, step_size: float = 0.1, horizon: int = 1
+    ) -> None:
         self.model = model
         self.alpha = alpha
         self.step_size = step_size
+        self.horizon = horizon
 
     # -- learning ----------------------------------------------------------------------------------
 
@@ -122,6 +140,7 @@ class Conformal(Composite):
             forget(twin)
         model, rows = twin._model(), sliceable(X)
         P: Array = np.empty((0, 0))
+        predictions: Array
         whole = is_regressor(model) or getattr(model, "_scores_blocks", False)
         if classes is not None or not whole:  # more than one call
             model = twin.model_ = copy.copy(model)
@@ -133,9 +152,12 @@ class Conformal(Composite):
                 model.partial_fit(rows[:0], np.empty(0), classes=classes)
             if is_regressor(model) or getattr(rows, "ndim", 2) != 2 or not (whole or len(rows)):
                 given |= {} if sample_weight is None else {"sample_weight": sample_weight}
-                predictions: Array = np.asarray(model.test_then_train(rows, y, **given))
+                if twin.horizon > 1:
+                    predictions = twin._learn_ahead(rows, y, given)
+                else:
+                    predictions = np.asarray(model.test_then_train(rows, y, **given))
                 n = len(predictions)
-                if is_regressor(model):
+                if is_regressor(model) and twin.horizon == 1:
                     s = validation.weights(sample_weight, n)
                     errors = np.abs(validation.targets(y, n) - predictions)
                     twin._update(errors.reshape(n, -1 if n else 1), s)
@@ -164,10 +186,52 @@ class Conformal(Composite):
         -------
         self
         """
+        if sample_weight == 1 and self.horizon == 1 and self._learn_row(x, y, time):
+            return self
         X = [x] if isinstance(x, Mapping) else np.asarray(x)[None]
         when = None if time is None else [time]
         self._learn(X, np.asarray(y)[None], np.full(1, sample_weight), "learn_one", time=when)
         return self
+
+    def _learn_row(self, x: RowLike, y: Any, time: TimeLike | None) -> bool:
+        """Learn a row of a regressor with one output; return False if a block must learn it."""
+        own = self.__dict__
+        if not own.get("rows_seen_") or not isinstance(y, (float, int)) or len(self.counts_) > 1:
+            return False
+        if len(self.quantiles_) > 1 or not is_regressor(own["model_"]) or not math.isfinite(y):
+            return False
+        model = self._model()
+        prediction = float(model.predict_one(x))
+        model.learn_one(x, y, **({} if time is None else {"time": time}))
+        self._update(np.array([[abs(y - prediction)]]))
+        return True
+
+    def _learn_ahead(self, rows: Any, y: Any, given: dict[str, Any]) -> Array:
+        """Learn rows, and the scores of forecasts of them by earlier copies of the model."""
+        model, parts, begin = self.model_, [np.asarray(y)[:0]], 0
+        s = validation.weights(given.get("sample_weight"), len(rows))
+        self.ahead_ = copy.copy(self.ahead_)
+        period = self.horizon + 1  # seldom a multiple of a season, so that all phases occur
+        while begin < len(rows):
+            step = self.rows_seen_ % period
+            if not step:
+                self.ahead_ = copy.copy(model) if self.rows_seen_ else None
+            part = slice(begin, begin + period - step)
+            some = {name: np.asarray(value)[part] for name, value in given.items()}
+            n = len(rows[part])
+            targets = validation.targets(np.asarray(y)[part], n)
+            scores = None
+            if self.ahead_ is not None:
+                forecast = getattr(self.ahead_, "_forecast", self.ahead_.predict)
+                scores = np.abs(targets - forecast(rows[part])).reshape(n, -1)
+            parts.append(np.asarray(model.test_then_train(rows[part], targets, **some)))
+            for i in range(n):
+                weighted = s is None or s[begin + i] > 0.0
+                some_scores = scores[i : i + 1] if scores is not None and weighted else None
+                last = step + i >= self.horizon
+                self._update(None if last else some_scores, ahead=step + i)
+            begin += n
+        return np.concatenate(parts[1:] or parts)
 
     def _model(self) -> Any:
         """The model; on first use a clone of the parameter."""
@@ -181,43 +245,83 @@ class Conformal(Composite):
                 "`model` must be a regressor or a classifier of onepass, got "
                 f"{self.model!r}. Pass an object such as op.RLSRegressor()."
             )
-        self.model_, self.rows_seen_ = clone(self.model), 0
-        self.quantiles_ = self.covered_ = np.zeros(0)
+        if validation.whole(self.horizon, "horizon", low=1) > 1 and not is_regressor(self.model):
+            raise ParameterError(
+                f"`horizon` must be 1 for a classifier, got {self.horizon}. Leave it out."
+            )
+        self.model_, self.rows_seen_, self.ahead_ = clone(self.model), 0, None
+        self.quantiles_ = self.covered_ = np.zeros((0,) if self.horizon == 1 else (self.horizon, 0))
+        self.counts_ = np.zeros(self.horizon, dtype=np.int64)
+        self.sums_ = np.zeros((self.horizon, 0))
+        self.first_ = np.zeros((self.horizon, self._few, 0))
         return self.model_
 
-    def _update(self, scores: Floats, s: Floats | None = None) -> None:
-        """Update quantiles and coverage with scores (n, c) of rows with weights."""
-        scores = scores if s is None else scores[s > 0]
-        if not len(scores):
-            return
-        if not self.rows_seen_:
-            self.quantiles_ = self.covered_ = np.zeros(scores.shape[1])
-        state = zip(
-            self.quantiles_.tolist(), self.covered_.tolist(), scores.T.tolist(), strict=True
-        )
-        self.quantiles_, self.covered_ = np.array([self._tracked(*one) for one in state]).T.copy()
-        self.rows_seen_ += len(scores)
+    @property
+    def _few(self) -> int:
+        """m, the number of scores before the first finite width."""
+        return max(math.ceil(2.0 / self.alpha), 20)
 
-    def _tracked(self, q: float, covered: float, scores: list[float]) -> tuple[float, float]:
-        """Quantile and number of covered rows of an output after some scores."""
-        for t, score in enumerate(scores, self.rows_seen_ + 1):
+    def _update(self, scores: Floats | None, s: Floats | None = None, ahead: int = 0) -> None:
+        """Update the widths for ``ahead`` + 1 rows with scores (n, c) of rows with weights.
+
+        None is a row without scores. The first row learned has none either: its prediction did not
+        depend on a row.
+        """
+        rows = 1 if scores is None else len(scores if s is None else s[s > 0])
+        if scores is not None:
+            scores = scores if s is None else scores[s > 0]
+            scores = scores[1:] if not self.rows_seen_ else scores
+        self.rows_seen_ += rows
+        if scores is None:
+            return
+        h, c = self.horizon, scores.shape[1]
+        q, covered = (
+            np.array(a).reshape(h, -1) if a.size else np.zeros((h, c))
+            for a in (self.quantiles_, self.covered_)
+        )
+        first = self.first_.copy() if self.first_.size else np.zeros((h, self._few, c))
+        count, few = int(self.counts_[ahead]), first.shape[1]
+        warm = scores[: max(few - count, 0)]
+        first[ahead, count : count + len(warm)] = warm
+        if len(warm) and count + len(warm) == few:
+            rank = min(math.ceil((few + 1) * (1.0 - self.alpha)), few)
+            q[ahead] = np.sort(first[ahead], axis=0)[max(rank - 1, 0)]
+        covered[ahead] += len(warm)
+        sums = self.sums_.copy() if self.sums_.size else np.zeros((h, c))
+        sums[ahead] += scores.sum(axis=0)
+        self.sums_ = sums
+        late = scores[len(warm) :].T.tolist()
+        for k, column in enumerate(late if len(scores) > len(warm) else ()):
+            q[ahead, k], inside = self._tracked(float(q[ahead, k]), column, count + len(warm))
+            covered[ahead, k] += inside
+        shape = (c,) if h == 1 else (h, c)
+        self.quantiles_, self.covered_ = q.reshape(shape), covered.reshape(shape)
+        counts = self.counts_.copy()
+        counts[ahead] += len(scores)
+        self.counts_, self.first_ = counts, first if (counts < few).any() else first[:, :, :0]
+
+    def _tracked(self, q: float, scores: list[float], before: int) -> tuple[float, int]:
+        """The quantile after further scores of an output, and the number of those inside."""
+        inside = 0
+        for t, score in enumerate(scores, before + 1):
             step = max(self.step_size, t**-0.5)
-            if t * self.alpha <= 1.0 or score <= q:
-                covered += 1.0
-                q = max(q, score) if t * self.alpha <= 1.0 else q * math.exp(-step * self.alpha)
+            if score <= q:
+                inside += 1
+                q *= math.exp(-step * self.alpha)
             else:
                 q = max(q * math.exp(step * (1.0 - self.alpha)), _LEAST * score)  # (1)
-        return q, covered
+        return q, inside
 
     # -- prediction --------------------------------------------------------------------------------
 
     @property
     def coverage_(self) -> Any:
-        """Share of the rows whose target was inside; nan before the first row."""
-        if not getattr(self, "rows_seen_", 0):
+        """Share of the scored rows whose target was inside; nan before the first one."""
+        if not getattr(self, "rows_seen_", 0) or not self.covered_.size:
             return np.nan
-        shares = self.covered_ / self.rows_seen_
-        return float(shares[0]) if len(shares) == 1 else shares
+        counts = self.counts_ if self.covered_.ndim == 1 else self.counts_[:, None]
+        shares = self.covered_ / np.maximum(counts, 1)
+        return float(shares[0]) if shares.size == 1 else shares.reshape(shares.shape)
 
     @available_if(lambda self: is_regressor(self.model))
     @public
@@ -233,7 +337,7 @@ class Conformal(Composite):
         NotFittedError
             If no row was learned.
         """
-        return self._interval(self._call("predict_interval", "predict", X))
+        return self._interval(self._call("predict_interval", "predict", X), self._widths()[0])
 
     @available_if(lambda self: is_regressor(self.model))
     @public
@@ -242,11 +346,51 @@ class Conformal(Composite):
 
         Infinite before the first row.
         """
-        return self._interval(self._call("predict_interval_one", "predict_one", x))
+        prediction = self._call("predict_interval_one", "predict_one", x)
+        return self._interval(prediction, self._widths()[0])
 
-    def _interval(self, predictions: Any) -> Floats:
-        width = np.broadcast_to(self._widths(), np.shape(predictions) or (1,))
-        width = width.reshape(np.shape(predictions))
+    @available_if(lambda self: is_regressor(self.model))
+    @public
+    def forecast(self, X: TableLike, y: ArrayLike | None = None) -> Floats:
+        """Forecasts of the model for rows in their order; see ``Pipeline.forecast``."""
+        return copy.copy(self)._forecast(X, y)
+
+    @available_if(lambda self: is_regressor(self.model))
+    @public
+    def forecast_interval(self, X: TableLike, y: ArrayLike | None = None) -> Floats:
+        """Intervals of ``forecast``, of shape (n, 2), or (n, c, 2) for several outputs.
+
+        Row i is i + 1 rows ahead; beyond the ``horizon`` its width is that of the horizon. Known
+        targets of y are used as lags, but do not make the widths of later rows smaller.
+
+        Parameters
+        ----------
+        X, y
+            As in ``Pipeline.forecast``.
+        """
+        return copy.copy(self)._forecast_interval(X, y)[1]
+
+    def _forecast_interval(
+        self, X: TableLike, y: ArrayLike | None = None, before: int = 0
+    ) -> tuple[Floats, Floats]:
+        """Forecasts as ``_forecast`` of rows after ``before`` others, and their intervals."""
+        predictions, widths = self._forecast(X, y), self._widths()
+        ahead = np.minimum(before + np.arange(len(predictions)), len(widths) - 1)
+        width = widths[ahead].reshape(len(predictions), -1)
+        return predictions, self._interval(predictions, width)
+
+    def _forecast(self, X: TableLike, y: ArrayLike | None = None) -> Floats:
+        """Forecast rows, and store their targets as lags of the next ones."""
+        ahead = hasattr(getattr(self, "model_", None), "_forecast")
+        given = (X, y) if ahead else (X,)
+        predictions: Floats = self._call("forecast", "_forecast" if ahead else "predict", *given)
+        return predictions
+
+    def _interval(self, predictions: Any, width: Floats) -> Floats:
+        shape = np.shape(predictions)
+        if len(shape) == 1 and width.shape == (len(predictions), 1):
+            width = width[:, 0]
+        width = np.broadcast_to(width, shape or (1,)).reshape(shape)
         return np.stack([predictions - width, predictions + width], axis=-1)
 
     @available_if(lambda self: is_classifier(self.model))
@@ -266,7 +410,7 @@ class Conformal(Composite):
         NotFittedError
             If no row was learned.
         """
-        sets: Array = _loss(self._call("predict_set", "predict_proba", X)) <= self._widths()
+        sets: Array = _loss(self._call("predict_set", "predict_proba", X)) <= self._widths()[0]
         return sets
 
     @available_if(lambda self: hasattr(self.model, "predict_proba_one"))
@@ -274,7 +418,7 @@ class Conformal(Composite):
     def predict_set_one(self, x: RowLike) -> set[Any]:
         """The set of labels of one row; empty before the first row."""
         shares = self._call("predict_set_one", "predict_proba_one", x)
-        return {label for label, p in shares.items() if _loss(p) <= self._widths()[0]}
+        return {label for label, p in shares.items() if _loss(p) <= self._widths()[0, 0]}
 
     def predict(self, X: TableLike, **options: Any) -> Any:
         """The predictions of the model."""
@@ -302,9 +446,12 @@ class Conformal(Composite):
         return float(self._call("score", "score", X, y, sample_weight=sample_weight))
 
     def _widths(self) -> Floats:
-        """q, infinite for too few rows."""
-        few = getattr(self, "rows_seen_", 0) * self.alpha < 1.0
-        return np.full(1, np.inf) if few else self.quantiles_
+        """Q for each number of rows ahead, (H, c); infinite after too few scores."""
+        if not getattr(self, "rows_seen_", 0) or not self.quantiles_.size:
+            return np.full((1, 1), np.inf)
+        few = self.counts_[:, None] < self.first_.shape[1]
+        widths: Floats = np.where(few, np.inf, self.quantiles_.reshape(len(self.counts_), -1))
+        return widths
 
     def _call(self, verb: str, method: str, *given: Any, **options: Any) -> Any:
         """Call a method of the model, which must be fitted unless the method takes one row."""
@@ -328,9 +475,27 @@ class Conformal(Composite):
         return classes
 
     @property
+    def dtypes_(self) -> dict[str, str]:
+        """The types of the columns of a Pipeline; empty if they have none."""
+        types: dict[str, str] = getattr(getattr(self, "model_", None), "dtypes_", {})
+        return types
+
+    @property
+    def missing(self) -> str:
+        """How to handle missing features, as of the model."""
+        return str(getattr(self.model, "missing", "keep"))
+
+    @property
+    def forecast_errors_(self) -> Floats:
+        """Mean score for each number of rows ahead, (H,) or (H, c): the mean absolute error."""
+        errors = self.sums_ / np.maximum(self.counts_, 1)[:, None]
+        return errors[:, 0] if errors.shape[1] == 1 else errors
+
+    @property
     def nbytes(self) -> int:
         """Size of the learned attributes in bytes."""
-        return nbytes(getattr(self, "model_", None)) + 2 * 8 * len(getattr(self, "covered_", ()))
+        parts = ("model_", "ahead_", *_SCORES)
+        return sum(nbytes(getattr(self, name, None)) for name in parts)
 
     def frozen_copy(self) -> Self:
         """Return a copy for prediction that later learning does not change."""
@@ -356,7 +521,7 @@ class Conformal(Composite):
 
     @public
     def merge(self, other: Self, *, concurrent: bool = False) -> Self:
-        """Merge another Conformal, whose model is merged; widths become weighted means.
+        """Merge another Conformal, whose model is merged; widths become weighted geometric means.
 
         Coverage is that of the rows of both. Each part has learned its widths from its own
         predictions, so that widths are approximate until further rows have been learned.
@@ -378,20 +543,33 @@ class Conformal(Composite):
             If the parameters differ, or the models cannot be merged. Both are then unchanged.
         """
         where = "Conformal.merge"
-        check_same_parameters(self, other, ("alpha", "step_size"))
+        check_same_parameters(self, other, ("alpha", "step_size", "horizon"))
         twin, more = copy.copy(self), copy.copy(other)
         with naming(where):
             twin._model().merge(more._model(), concurrent=concurrent)
-        total = twin.rows_seen_ + more.rows_seen_
-        share = more.rows_seen_ / max(total, 1)
-        if share and not twin.rows_seen_:
-            twin.quantiles_ = twin.covered_ = np.zeros_like(more.quantiles_)
-        if share:
-            twin.quantiles_ = (1.0 - share) * twin.quantiles_ + share * more.quantiles_
-            twin.covered_ = twin.covered_ + more.covered_
-        twin.rows_seen_ = total
+        if more.rows_seen_ and not twin.rows_seen_:
+            for name in _SCORES:
+                setattr(twin, name, getattr(more, name))
+        elif more.rows_seen_ and more.covered_.size:
+            twin._merge_scores(more)
+        twin.rows_seen_, twin.ahead_ = twin.rows_seen_ + more.rows_seen_, None
         self.__dict__ = twin.__dict__
         return self
+
+    def _merge_scores(self, other: Self) -> None:
+        """Merge widths: log q is weighted by rows; a part with too few scores has no weight."""
+        few, shape = self.first_.shape[1], other.covered_.shape
+        one, two = (x.counts_ * (x.counts_ >= few) for x in (self, other))
+        share = np.where(two > 0, two / np.maximum(one + two, 1), 0.0)
+        share = share if len(shape) == 1 else share[:, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = (1.0 - share) * np.log(self.quantiles_) + share * np.log(other.quantiles_)
+        only = np.where(share > 0.0, other.quantiles_, self.quantiles_)
+        both = (share > 0.0) & (share < 1.0)
+        self.quantiles_ = np.where(both, np.exp(np.where(both, logs, 0.0)), only)
+        self.covered_ = self.covered_ + other.covered_
+        self.sums_ = self.sums_ + other.sums_
+        self.counts_ = self.counts_ + other.counts_
 
     @property
     def _sound(self) -> bool:
@@ -399,7 +577,8 @@ class Conformal(Composite):
         if "model_" not in self.__dict__:
             return True
         alike = np.shape(self.quantiles_) == np.shape(self.covered_) and self.rows_seen_ >= 0
-        return type(self.model_) is type(self.model) and alike
+        rows = np.shape(self.counts_) == (self.horizon,) == np.shape(self.first_)[:1]
+        return type(self.model_) is type(self.model) and alike and rows
 
 
 def _loss(p: Any) -> Any:
