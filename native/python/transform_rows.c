@@ -93,7 +93,6 @@ PyObject *impute_row(PyObject *module, PyObject *const *args, Py_ssize_t given)
         double fill = fills[j];
         if (new_fills) {
             const int64_t count = counts[j] + !gap;
-            good = counts[j] > 0; /* else Python determines where the column starts */
             if (mean)
                 fill += (gap ? 0.0 : row[j] - fill) / (double)(count > 1 ? count : 1);
             else if (last && !gap)
@@ -102,7 +101,8 @@ PyObject *impute_row(PyObject *module, PyObject *const *args, Py_ssize_t given)
             new_counts[j] = count;
         }
         row[j] = gap ? fill : row[j];
-        good = good && fabs(fill) <= DBL_MAX && flags[j] < 0 && !(gap && indicate);
+        good = fabs(fill) <= DBL_MAX && flags[j] < 0 && !(gap && indicate);
+        good = good && counts[j] > 0; /* else Python determines where the column starts */
     }
     release_arrays(&a);
     return good < 0 ? NULL : PyBool_FromLong(good);

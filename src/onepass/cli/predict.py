@@ -34,11 +34,16 @@ def _check_interval(fitted: object, interval: float) -> None:
     from onepass.errors import ParameterError
 
     alpha = getattr(fitted, "alpha", None)
-    if alpha is None or abs(1.0 - alpha - interval) > 1e-9:
-        learned = "none" if alpha is None else f"intervals of {1.0 - alpha:g}"
+    if alpha is None:
         raise ParameterError(
-            f"--interval must be that of the run, got {interval:g} and a model with {learned}. "
-            f"Train it with: onepass run --interval {interval:g}.",
+            "--interval needs a model that has learned intervals, got one without. Train it with: "
+            "onepass run --interval 0.9.",
+            "predict",
+        )
+    if abs(1.0 - alpha - interval) > 1e-9:
+        raise ParameterError(
+            f"--interval must be the coverage that the model has learned, {1.0 - alpha:g}, got "
+            f"{interval:g}. Use it, or train another model.",
             "predict",
         )
 
@@ -148,6 +153,7 @@ def predict(
     from onepass import load
     from onepass.errors import calling
     from onepass.evaluate import predictions
+    from onepass.evaluate.predictions import lagged_target
     from onepass.stream import read, write
     from onepass.stream.write import written_as
 
@@ -169,7 +175,7 @@ def predict(
             missing="error" if getattr(fitted, "missing", "keep") == "error" else "keep",
             **files.options(),
         )  # fmt: skip
-    lagged = getattr(getattr(fitted, "model_", fitted), "_lagged_target", None)
+    lagged = lagged_target(fitted)
     used = keep if lagged is None else (*keep, lagged)
     blocks = _check_columns(stream, dtypes, keep, used, quiet=quiet)
     found = predictions(fitted, blocks, keep=keep, proba=proba, interval=interval is not None)

@@ -227,8 +227,8 @@ def run(
         Also measure forecasts of up to this number of rows ahead: every HORIZON rows, a copy of the
         model forecasts the next HORIZON rows. With --interval, predict uses their widths.
     interval
-        Coverage of prediction intervals, such as 0.9, of models for regression with one target;
-        predict --interval writes them.
+        Coverage of prediction intervals, such as 0.9, of models for regression; predict --interval
+        writes them.
     delay
         Number of rows after which a target arrives; 0 (default) means before the next row. A row is
         learned just before the Nth row after it.
@@ -326,7 +326,7 @@ def _with_intervals(
         got = "--by" if by is not None else f"--task {task}"
         raise ParameterError(
             f"--horizon and --interval must be used for regression, without --by, got {got}. Leave "
-            "them out.",
+            "it out.",
             "run",
         )
     if interval is not None and not 0.0 < interval < 1.0:

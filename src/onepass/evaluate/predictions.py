@@ -18,7 +18,7 @@ from onepass.types import Array
 from onepass.validation import label_names
 from onepass.validation.table import Table, is_missing
 
-__all__ = ["check_keep", "predictions"]
+__all__ = ["check_keep", "lagged_target", "predictions"]
 
 _WHERE = "op.evaluate.predictions"
 
@@ -93,15 +93,20 @@ def predictions(
             "(on the command line, onepass run --interval 0.9).",
             _WHERE,
         )
-    lagged = getattr(getattr(model, "model_", model), "_lagged_target", None)
+    lagged = lagged_target(model)
     model = model if lagged is None else copy.copy(model)  # forecasts become lags
     for rows in stream:
         check_keep(rows.X, keep)
         copied = {name: rows.X[name] for name in keep}
         try:
-            y = None if lagged is None or lagged not in rows.X else rows.X[lagged]
-            found, limits = _forecast(model, rows.X, y, before, lagged=lagged, interval=interval)
-            shares = _predict(model, rows.X, "predict_proba") if proba else None
+            if lagged is None:
+                found = _predict(model, rows.X, "predict")
+                limits = _predict(model, rows.X, "predict_interval") if interval else None
+                shares = _predict(model, rows.X, "predict_proba") if proba else None
+            else:
+                found, limits, shares = _forecast(
+                    model, rows.X, before, lagged, interval=interval, proba=proba
+                )
         except OnepassError as error:
             first = getattr(rows, "first", before)
             place = f"{_WHERE}: {len(rows):,} row(s) starting at row {first:,} (counting from 0)"
@@ -130,31 +135,64 @@ def predictions(
         yield {**copied, **columns}
 
 
+def lagged_target(model: Any) -> str | None:
+    """Return the name of the target whose lags a Pipeline or Conformal forecasts with, or None.
+
+    Parameters
+    ----------
+    model : learner or Pipeline
+    """
+    forecasts = hasattr(model, "_forecast")
+    return getattr(getattr(model, "model_", model), "_lagged_target", None) if forecasts else None
+
+
 def _forecast(
-    model: Any, table: Table, y: Array | None, before: int, *, lagged: str | None, interval: bool
-) -> tuple[Array, Array | None]:
-    """Return predictions of rows after ``before`` others, and their intervals or None."""
-    if interval and lagged is not None:
-        predictions, limits = model._forecast_interval(table, y, before)  # noqa: SLF001
-        return predictions, limits
+    model: Any,
+    table: Table,
+    before: int,
+    lagged: str,
+    *,
+    interval: bool,
+    proba: bool,
+) -> tuple[Array, Array | None, Array | None]:
+    """Forecast rows after ``before`` others; return predictions, intervals and probabilities."""
+    complete = _complete(model, table)
+    table = table[complete]
+    known = lagged in table and lagged not in model.dtypes_  # else it is a feature of this name
+    y = table[lagged] if known else None
+    limits = shares = None
     if interval:
-        return _predict(model, table, "predict"), _predict(model, table, "predict_interval")
-    if lagged is not None:
-        return np.asarray(model._forecast(table, y)), None  # noqa: SLF001
-    return _predict(model, table, "predict"), None
+        found, limits = model._forecast_interval(table, y, before)  # noqa: SLF001
+    elif proba:
+        found, shares = model._forecast(table, y, proba=True)  # noqa: SLF001
+    else:
+        found = model._forecast(table, y)  # noqa: SLF001
+    wide = [None if part is None else _spread(np.asarray(part), complete)
+            for part in (limits, shares)]  # fmt: skip
+    return _spread(np.asarray(found), complete), wide[0], wide[1]
 
 
 def _predict(model: Any, table: Table, verb: str) -> Array:
     """Return predictions of a model; nan or None for rows that it skips."""
-    predict = getattr(model, verb)
-    if getattr(model, "missing", "keep") != "skip":
-        return np.asarray(predict(table))
+    complete = _complete(model, table)
+    return _spread(np.asarray(getattr(model, verb)(table[complete])), complete)
+
+
+def _complete(model: Any, table: Table) -> Array:
+    """Return whether the model predicts each row: it may skip rows with missing values."""
     complete = np.ones(len(table), dtype=bool)
-    for name in model.dtypes_:
-        complete &= ~is_missing(table[name]) if name in table else False
-    found = np.asarray(predict(table[complete]))
+    if getattr(model, "missing", "keep") == "skip":
+        for name in model.dtypes_:
+            complete &= ~is_missing(table[name]) if name in table else False
+    return complete
+
+
+def _spread(found: Array, complete: Array) -> Array:
+    """Return results of the complete rows at their places; nan or None for other rows."""
+    if complete.all():
+        return found
     real = found.dtype.kind == "f"
-    shape = (len(table), *found.shape[1:])
+    shape = (len(complete), *found.shape[1:])
     result = np.full(shape, np.nan if real else None, found.dtype if real else object)
     result[complete] = found
     return result

@@ -31,6 +31,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
+from sklearn.base import clone
 
 from onepass import native
 from onepass.errors import (
@@ -655,6 +656,20 @@ class Encode(Transformer):
             return Hashed(size=self.hash_size, seed=self.seed, since=since)
         others = Hashed(size=min(self.max_categories, _SHARED), seed=self.seed)
         return Text(limit=self.max_categories, since=since, others=others)
+
+    def _novel_rows(self, checked_rows: Floats | Table) -> Array:
+        """Return the rows that bring new categories."""
+        if isinstance(checked_rows, np.ndarray) or not len(checked_rows):
+            return np.zeros(0, dtype=np.intp)
+        encode = self
+        if not hasattr(self, "columns_"):
+            encode = clone(self)
+            encode._start()  # noqa: SLF001  a copy
+        width = len(encode.layout_)
+        new = _extend(encode.columns_, checked_rows, width, encode._new_column)  # noqa: SLF001
+        zero = np.isnan(_origins(new.columns, width + len(new.names))[width:])
+        rows: Array = np.unique(np.array(new.rows, dtype=np.intp)[zero])
+        return rows
 
     def _learn_matrix(self, X: Floats, starts: Starts | None) -> tuple[Floats, Starts]:
         """Learn numbers without names, whose columns are numbers from the start."""

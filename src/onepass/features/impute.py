@@ -222,7 +222,11 @@ class Impute(Columnwise):
     def _merge_conflict(self, other: Impute) -> str:
         """Return a reason if the other imputed missing values from its own rows."""
         gaps = other.counts_ + other.rows_before_ < other.rows_seen_
-        if self.strategy == "zero" or not (gaps.any() and self.rows_seen_):
+        if self.strategy == "zero" or not self.rows_seen_:
+            return ""
+        if not self.counts_.all():
+            return "a column has no value in the first part. Provide its values in all parts"
+        if not gaps.any():
             return ""
         return (
             "missing values of the second part were imputed from its own rows. Use "
@@ -231,7 +235,8 @@ class Impute(Columnwise):
 
     def _transform_block(self, X: Floats) -> Floats:
         gaps = np.isnan(X)
-        return self._arrange(np.where(gaps, self.fills_, X).astype(X.dtype, copy=False), gaps)
+        ignored = gaps | ((self.counts_ == 0) & bool(self.rows_seen_))  # as a new column of a table
+        return self._arrange(np.where(ignored, self.fills_, X).astype(X.dtype, copy=False), gaps)
 
     def _arrange(self, filled: Floats, gaps: Array) -> Floats:
         """Return inputs and indicators, each at its position."""

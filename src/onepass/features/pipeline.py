@@ -13,7 +13,7 @@ import copy
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from itertools import pairwise
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -25,6 +25,7 @@ from onepass.errors import (
     ForecastWarning,
     MergeError,
     NotFittedError,
+    OnepassError,
     ParameterError,
     ShapeError,
     TypeMismatchError,
@@ -33,7 +34,7 @@ from onepass.errors import (
 from onepass.estimators import available_if
 from onepass.features.adapter import Adapter, adapted
 from onepass.features.lag import checked_targets
-from onepass.features.transformer import Transformer, all_or_nothing
+from onepass.features.transformer import Starts, Transformer
 from onepass.learners.estimator import Learner
 from onepass.learners.estimator.composite import Composite, given
 from onepass.types import Array, ArrayLike, Floats, TimeLike
@@ -56,12 +57,8 @@ def _assign(changes: Sequence[_Change]) -> None:
 
 def _learn_features(
     features: Sequence[Transformer], checked_rows: Any, y: Array | None = None
-) -> tuple[Floats, Floats]:
-    """Learn rows in every transformer; return them transformed, and the origins of columns.
-
-    Each row is transformed as after it was learned; in rows before its first value, a column is at
-    its origin. The origins are (d,), 0 for columns that do not start here.
-    """
+) -> tuple[Floats, Starts]:
+    """Learn rows in every transformer; return each as transformed after it was learned."""
     rows: Any = checked_rows
     starts: Any = None
     before: Transformer | None = None
@@ -70,7 +67,7 @@ def _learn_features(
             feature.feature_names_in_ = before.get_feature_names_out()
         rows, starts = feature._learn_with_targets(rows, starts, y)
         before = feature
-    return starts.placed(rows), starts.origins
+    return rows, starts
 
 
 def _transform_features(features: Sequence[Transformer], checked_rows: Any) -> Floats:
@@ -91,16 +88,23 @@ def _learn_selected(
     selected: Array,
     *,
     in_order: bool,
+    moves: bool,
 ) -> tuple[Floats, Floats]:
     """Learn the ``selected`` rows, shape (n,); return all rows transformed, and the origins.
+
+    If the learner ``moves`` its past to the origins of columns, these are in the rows before their
+    first values, else 0.
 
     Other rows are transformed as if each were the next one: at its position if ``in_order``, which
     costs a block for each run of selected rows; otherwise after all selected rows.
     """
     if selected.all():
-        return _learn_features(features, checked_rows, y)
+        whole, starts = _learn_features(features, checked_rows, y)
+        return (starts.placed(whole), starts.origins) if moves else (whole, 0.0 * starts.origins)
     if in_order:
-        runs = np.split(np.arange(len(selected)), np.flatnonzero(np.diff(selected)) + 1)
+        runs: list[Array] = np.split(
+            np.arange(len(selected)), np.flatnonzero(np.diff(selected)) + 1
+        )
     else:
         runs = [rows for rows in (np.flatnonzero(selected), np.flatnonzero(~selected)) if len(rows)]
     seen, origins = np.zeros((len(selected), 0)), np.zeros(0)
@@ -108,7 +112,9 @@ def _learn_selected(
     for rows in runs:
         if selected[rows[0]]:
             targets = None if y is None else y[rows]
-            part, origins_of_part = _learn_features(features, checked_rows[rows], targets)
+            part, starts = _learn_features(features, checked_rows[rows], targets)
+            origins_of_part = starts.origins * moves
+            part = starts.placed(part) if moves else part
             more = part.shape[1] - seen.shape[1]
             seen, origins = np.pad(seen, ((0, 0), (0, more))), np.pad(origins, (0, more))
             late = origins_of_part != 0.0
@@ -404,7 +410,14 @@ class Pipeline(Composite):
         NotFittedError
             Before any row was learned.
         """
-        return self._predicted(self._transformed(X), options)
+        now = self._snapshot()
+        return now._predicted(now._transformed(X), options)
+
+    def _snapshot(self) -> Self:
+        """Return the pipeline as it is now; another thread may assign new steps to this one."""
+        now = object.__new__(type(self))
+        now.__dict__ = self.__dict__
+        return now
 
     def _predicted(self, Z: Any, options: Mapping[str, object], ahead: int | None = None) -> Any:
         """Predict transformed rows, ``ahead`` rows after the last target; default: as learned."""
@@ -445,25 +458,30 @@ class Pipeline(Composite):
         >>> y = 2.0 + 0.5 ** np.arange(20)
         >>> lag = op.features.Lag(rows=[1])
         >>> model = op.Pipeline(lag, op.RLSRegressor()).partial_fit(np.zeros((20, 1)), y)
-        >>> model.forecast(np.zeros((3, 1))).round(6)
-        array([2.000001, 2.      , 2.      ])
+        >>> model.forecast(np.zeros((3, 1))).round(1)
+        array([2., 2., 2.])
         """
-        return copy.copy(self)._forecast(X, y, **options)
+        twin: Any = copy.copy(self)
+        return twin._forecast(X, y, **options)
 
-    def _forecast(self, X: TableLike, y: ArrayLike | None = None, **options: object) -> Any:
-        """Predict rows as ``forecast``, and store their targets as lags of the next ones."""
+    def _forecast(
+        self, X: TableLike, y: ArrayLike | None = None, *, proba: bool = False, **options: object
+    ) -> Any:
+        """Predict rows as ``forecast``, and store their targets as lags of the next ones.
+
+        With ``proba`` also return the probabilities of the classes.
+        """
         if not self._is_started or self._target_delay is None:
-            return self.predict(X, **options)
+            predictions = self.predict(X, **options)
+            n = len(predictions[0]) if isinstance(predictions, tuple) else len(predictions)
+            _check_length(y, n)
+            return (predictions, self.predict_proba(X)) if proba else predictions
         first = next(i for i, one in enumerate(self.features_) if hasattr(one, "_remember"))
         rows = self.features_[0]._check_rows(X, learning=False)
         for feature in self.features_[:first]:
             rows = feature._transform_rows(rows)
         targets: Any = [None] * len(rows) if y is None else series_array(y)
-        if len(targets) != len(rows):
-            raise ShapeError(
-                f"`y` must have a target or nan for each of {len(rows)} rows, got {len(targets)}. "
-                "Leave it out if no target is known."
-            )
+        _check_length(y, len(rows))
         labels, predictions = is_classifier(self.learner_), []
         later: list[Any] = self.features_[first:]
         for i in range(max(len(rows), 1)):  # no rows: to determine the shape
@@ -472,11 +490,11 @@ class Pipeline(Composite):
                 lagged = hasattr(feature, "_remember")
                 row = feature._with_lags(row, 1) if lagged else feature._transform_rows(row)
             predictions.append(self._predicted(_padded(row), options, ahead=1))
+            if proba:
+                predictions[-1] = predictions[-1], self.learner_.predict_proba(_padded(row))
             mean = predictions[-1][0] if isinstance(predictions[-1], tuple) else predictions[-1]
-            unknown = i < len(rows) and any(map(is_missing_value, np.ravel(targets[i]).tolist()))
-            value = checked_targets(
-                mean if unknown else targets[i : i + 1], len(row), labels=labels
-            )
+            value = mean if i >= len(rows) else np.where(_unknown(targets[i]), mean[0], targets[i])
+            value = checked_targets(np.reshape(value, np.shape(mean)), len(row), labels=labels)
             for feature in later:
                 if hasattr(feature, "_remember"):
                     feature._remember(value)
@@ -488,20 +506,22 @@ class Pipeline(Composite):
     @public
     def decision_function(self, X: TableLike) -> Floats:
         """Return the scores of the classes, as ``decision_function`` of the learner."""
-        scores: Floats = self.learner.decision_function(self._transformed(X))
+        now = self._snapshot()
+        scores: Floats = now.learner.decision_function(now._transformed(X))
         return scores
 
     @available_if(_learner_can("predict_proba"))
     @public
     def predict_proba(self, X: TableLike) -> Floats:
         """Return the probabilities of the classes, as ``predict_proba`` of the learner."""
-        shares: Floats = self.learner.predict_proba(self._transformed(X))
+        now = self._snapshot()
+        shares: Floats = now.learner.predict_proba(now._transformed(X))
         return shares
 
     @public
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return R² of a regressor or the accuracy of a classifier on these rows."""
-        Z = self._transformed(X)
+        Z = self._transformed(X, forecasts=False)
         y = y if self._level is None else np.asarray(y) - self._level
         return float(self.learner.score(Z, y, sample_weight=sample_weight))
 
@@ -522,14 +542,15 @@ class Pipeline(Composite):
         """
         row, changes = self._learn_row(x) if sample_weight else (None, [])
         if row is None:
-            with self._rollback_on_error():
-                self._learn_row_of_new_width(x, y, sample_weight, time)
+            twin = copy.copy(self)
+            twin._learn_row_of_new_width(x, y, sample_weight, time)
+            self.__dict__ = twin.__dict__  # other threads predict with all steps before or after it
             return self
         before = getattr(self.learner_, "rows_seen_", 0)
         try:
-            if any(feature._relative for feature, _ in changes):
+            if any(feature._relative for feature, _ in changes) and self._level is not None:
                 targets: Any = self._targets(np.asarray(y)[None], 1)
-                y = targets[0] if self._level is None else targets[0] - self._level
+                y = targets[0] - self._level
             if time is None:
                 self.learner_.learn_one(row, y, sample_weight)  # unchanged after an error
             else:
@@ -553,8 +574,9 @@ class Pipeline(Composite):
                 checked_rows = features[0]._check_row(x, learning=True)
                 x = _padded(_learn_features(features, checked_rows)[0])[0]
             return learner.predict_one(x, **options)
-        found = self.learner_.predict_one(self._transformed_row(x), **options)
-        return _added(found, self._level)
+        now = self._snapshot()
+        found = now.learner_.predict_one(now._transformed_row(x), **options)
+        return _added(found, now._level)
 
     @available_if(_learner_can("predict_proba_one"))
     @public
@@ -562,7 +584,8 @@ class Pipeline(Composite):
         """Return the probabilities of the classes for one row, by label; empty before fitting."""
         if not self._is_started:
             return {}
-        found: dict[Any, float] = self.learner_.predict_proba_one(self._transformed_row(x))
+        now = self._snapshot()
+        found: dict[Any, float] = now.learner_.predict_proba_one(now._transformed_row(x))
         return found
 
     def _transformed_row(self, x: Any) -> Any:
@@ -601,20 +624,21 @@ class Pipeline(Composite):
             return self
         if other is self:
             other = copy.deepcopy(other)
-        with self._rollback_on_error():
-            if not self._is_started:
-                self._start()
-            at = None
-            for mine, theirs in zip(self.features_, other.features_, strict=True):
-                self._check_same(mine, theirs)
-                at = mine._merge_from(theirs, at)
-            if at is None:
-                at = column_positions(self.learner_, other.learner_)
-            elif not len(at.at):  # a learner without features has a single feature that is 0
-                at = ColumnPositions(np.zeros(1, dtype=np.intp), max(at.d, 1), at.names or None)
-            if at.origins is not None and hasattr(self.learner_, "n_features_in_"):
-                self.learner_.grow(at.d)._start_at(np.nan_to_num(at.origins))
-            self.learner_.join(other.learner_, at, concurrent=concurrent)
+        twin = copy.copy(self)
+        if not twin._is_started:
+            twin._start()
+        at = None
+        for mine, theirs in zip(twin.features_, other.features_, strict=True):
+            twin._check_same(mine, theirs)
+            at = mine._merge_from(theirs, at)
+        if at is None:
+            at = column_positions(twin.learner_, other.learner_)
+        elif not len(at.at):  # a learner without features has a single feature that is 0
+            at = ColumnPositions(np.zeros(1, dtype=np.intp), max(at.d, 1), at.names or None)
+        if at.origins is not None and hasattr(twin.learner_, "n_features_in_"):
+            twin.learner_.grow(at.d)._start_at(np.nan_to_num(at.origins))
+        twin.learner_.join(other.learner_, at, concurrent=concurrent)
+        self.__dict__ = twin.__dict__
         return self
 
     # -- scikit-learn -------------------------------------------------------------------
@@ -782,10 +806,6 @@ class Pipeline(Composite):
                 f"same way, but {reason}, or learn all rows with one pipeline."
             )
 
-    def _rollback_on_error(self) -> AbstractContextManager[None]:
-        parts = [*self.features_, self.learner_] if self._is_started else []
-        return all_or_nothing(self, *parts)
-
     def _learn_row(self, x: Any) -> tuple[Any, list[_Change]]:
         """Return one row for the learner, and the new attributes of each transformer.
 
@@ -825,7 +845,8 @@ class Pipeline(Composite):
             if sample_weight:
                 target = self._targets(np.asarray(y)[None], 1)
                 lag, past = self._differencing
-                Z, origins = _learn_features(self.features_, checked_rows, target)
+                Z, starts = _learn_features(self.features_, checked_rows, target)
+                origins = starts.origins * self.learner_._moves
                 if lag is not None:
                     y = lag._changes(past, target, np.ones(1, dtype=bool))[0][0]
             else:
@@ -841,33 +862,89 @@ class Pipeline(Composite):
         verb: str,
         **named: Any,
     ) -> Any:
-        """Learn rows in all steps; return the result of the method of the learner."""
-        with self._rollback_on_error():
-            if verb == "fit" or not self._is_started:
-                self._start()
-            level = None
-            if self.features_:
-                checked_rows = self.features_[0]._check_rows(X, learning=True)
-                sample_weight = validation.weights(sample_weight, len(checked_rows))
-                selected = (
-                    np.ones(len(checked_rows), dtype=bool)
-                    if sample_weight is None
-                    else sample_weight > 0
-                )
-                in_order = verb == "test_then_train"
-                targets = self._targets(y, len(checked_rows))
-                lag, past = self._differencing
-                X = self._prepare_for_learner(
-                    *_learn_selected(
-                        self.features_, checked_rows, targets, selected, in_order=in_order
-                    )
-                )
-                if lag is not None:
-                    y, level = lag._changes(past, targets, selected)
-                if verb == "fit" and len(X) and selected.any():
-                    verb = "partial_fit"  # the learner is new, and already has the names
-            found = getattr(self.learner_, verb)(X, y, sample_weight=sample_weight, **named)
-            return _added(found, level) if verb == "test_then_train" and len(found) else found
+        """Learn rows in a copy, so that other threads predict with all steps before or after it.
+
+        The first row is learned alone: what depends on the number of features at the start, such as
+        the scale of random features, then does not depend on the size of the first block.
+        """
+        twin = copy.copy(self)
+        if verb == "fit" or not twin._is_started:
+            twin._start()
+        rows: Any = X
+        if twin.features_:
+            rows = twin.features_[0]._check_rows(X, learning=True)
+            sample_weight = validation.weights(sample_weight, len(rows))
+        if twin.features_ and _has_rows(rows, y):
+            result = twin._learn_parts(rows, y, sample_weight, verb, named)
+        else:
+            result = twin._learn_part(rows, y, sample_weight, verb, named)
+        self.__dict__ = twin.__dict__  # one assignment: an interrupt cannot split it
+        return result
+
+    def _learn_parts(
+        self, rows: Any, y: Any, sample_weight: Any, verb: str, named: Mapping[str, Any]
+    ) -> Any:
+        """Learn checked rows in parts: the first row, and rows with new categories, alone.
+
+        The prequential prediction of a row does not depend on the new categories that it brings.
+        """
+        n, y = len(rows), series_array(y)
+        times = None if named.get("time") is None else series_array(named["time"])
+        novel = np.zeros(n, dtype=bool)
+        if verb == "test_then_train":
+            learned = np.arange(n) if sample_weight is None else np.flatnonzero(sample_weight > 0.0)
+            novel[learned[self.features_[0]._novel_rows(rows[learned])]] = True
+        cut = np.append(novel, True) | np.insert(novel, 0, True)
+        if not self.learner_._started:  # its parts end after the first row that is learned
+            weighted = np.ones(n) if sample_weight is None else sample_weight
+            first = int(np.argmax(weighted > 0.0)) if n else 0
+            novel[first : first + 1], cut[first + 1 : first + 2] = False, True
+        results: list[tuple[Any, Any]] = []
+        for begin, end in pairwise(np.flatnonzero(cut).tolist() if n else [0, 0]):
+            part = slice(begin, end)
+            s = None if sample_weight is None else sample_weight[part]
+            some = dict(named) if times is None else {**named, "time": times[part]}
+            try:
+                if begin < end and novel[begin]:
+                    result = self._predicted_before(rows[part], y[part], some)
+                    learned_named = {k: v for k, v in some.items() if k != "return_proba"}
+                    self._learn_part(rows[part], y[part], s, "partial_fit", learned_named)
+                else:
+                    result = self._learn_part(rows[part], y[part], s, verb, some)
+            except OnepassError as error:
+                raise error if error.row is None else error.at(row=error.row + begin) from error
+            results.append((result, getattr(self.learner_, "classes_", None)))
+            verb = "partial_fit" if verb == "fit" else verb
+        return _joined(results) if verb == "test_then_train" else results[-1][0]
+
+    def _predicted_before(self, rows: Any, y: Any, named: Mapping[str, Any]) -> Any:
+        """Return the prequential prediction of a row as it is transformed before it is learned."""
+        Z = _padded(_transform_features(self.features_, rows))
+        level = self._level
+        return _added(copy.copy(self.learner_).test_then_train(Z, y, **named), level)
+
+    def _learn_part(
+        self, rows: Any, y: Any, sample_weight: Any, verb: str, named: Mapping[str, Any]
+    ) -> Any:
+        """Learn checked rows in all steps; return the result of the method of the learner."""
+        level = None
+        if self.features_:
+            s = sample_weight
+            selected = np.ones(len(rows), dtype=bool) if s is None else s > 0
+            in_order = verb == "test_then_train"
+            targets = self._targets(y, len(rows))
+            lag, past = self._differencing
+            moves = self.learner_._moves
+            seen = _learn_selected(
+                self.features_, rows, targets, selected, in_order=in_order, moves=moves
+            )
+            rows = self._prepare_for_learner(*seen)
+            if lag is not None:
+                y, level = lag._changes(past, targets, selected)
+            if verb == "fit" and len(rows) and selected.any():
+                verb = "partial_fit"  # the learner is new, and already has the names
+        found = getattr(self.learner_, verb)(rows, y, sample_weight=sample_weight, **named)
+        return _added(found, level) if verb == "test_then_train" and len(found) else found
 
     @property
     def _differencing(self) -> tuple[Any, Array | None]:
@@ -888,8 +965,8 @@ class Pipeline(Composite):
             return None
         return checked_targets(y, n, labels=is_classifier(self.learner))
 
-    def _transformed(self, X: TableLike) -> Any:
-        """Return the rows as transformed for a prediction."""
+    def _transformed(self, X: TableLike, *, forecasts: bool = True) -> Any:
+        """Return the rows as transformed for a prediction; warn if ``forecast`` may be meant."""
         if not self._is_started:
             raise NotFittedError(
                 "this Pipeline is not fitted yet: it has not learned a row. Call fit, partial_fit "
@@ -898,7 +975,7 @@ class Pipeline(Composite):
         if not self.features_:
             return X
         checked_rows = self.features_[0]._check_rows(X, learning=False)
-        if self._target_delay is not None and len(checked_rows) > 1:
+        if forecasts and self._target_delay is not None and len(checked_rows) > 1:
             warnings.warn(
                 f"all {len(checked_rows):,} rows have the lags of the row after the last one "
                 "learned. If they follow each other, call forecast, or learn each row before the "
@@ -922,6 +999,43 @@ class Pipeline(Composite):
             if len(names) == width:
                 learner.feature_names_in_ = names
         return Z
+
+
+def _has_rows(rows: Any, y: Any) -> bool:
+    """Return whether y has a target for each row; else the learner raises the error."""
+    return hasattr(y, "__len__") and np.ndim(y) > 0 and len(rows) == len(y)
+
+
+def _check_length(y: ArrayLike | None, n: int) -> None:
+    if y is not None and len(series_array(y)) != n:
+        raise ShapeError(
+            f"`y` must have a target or nan for each of {n} rows, got {len(series_array(y))}. "
+            "Leave it out if no target is known."
+        )
+
+
+def _unknown(target: Any) -> Array:
+    """Return whether each output of a target is missing."""
+    values = np.asarray(target, dtype=object)
+    missing = [is_missing_value(value) for value in values.ravel().tolist()]
+    return np.array(missing).reshape(values.shape)
+
+
+def _joined(results: Sequence[tuple[Any, Array | None]]) -> Any:
+    """Return prequential predictions of parts, with the classes after each, in one array.
+
+    Probabilities that follow the labels are nan for classes that a part did not know.
+    """
+    if not isinstance(results[-1][0], tuple):
+        return np.concatenate([result for result, _ in results])
+    final: Any = results[-1][1]
+    labels, probabilities = [], []
+    for (predicted, P), classes in results:
+        wide = np.full((len(predicted), len(final)), np.nan)
+        wide[:, np.searchsorted(final, np.asarray(classes))] = P
+        labels.append(predicted)
+        probabilities.append(wide)
+    return np.concatenate(labels), np.vstack(probabilities)
 
 
 def _added(found: Any, level: Floats | None) -> Any:

@@ -66,6 +66,17 @@ class TargetOrigin(Columnwise):
     def _widen(self, d: int) -> None:
         """Do nothing: rows are unchanged."""
 
+    def _learn_row(self, x: Any, *, checked: bool) -> tuple[Floats, dict[str, Any]] | None:
+        """Return a row unchanged, and the new attributes."""
+        if not checked:
+            return super()._learn_row(x, checked=checked)
+        return x, {"rows_seen_": self.rows_seen_ + 1}
+
+    def _transform_row(self, x: Any, *, checked: bool) -> Floats:
+        """Return a row unchanged."""
+        row: Floats = x if checked else super()._transform_row(x, checked=checked)
+        return row
+
     def _step(self, X: Floats, starts: Starts) -> tuple[Floats, Starts]:
         return X, starts
 
@@ -83,7 +94,8 @@ class TargetOrigin(Columnwise):
         """Learn the rows, and the first target."""
         result = self._learn_rows(checked_rows, starts)
         if self.recent_ is None and y is not None and len(y):
-            self.recent_ = y[:1].copy()
+            numbers = y.dtype.kind == "f"
+            self.recent_ = y[:1].copy() if numbers else np.zeros(1)  # labels have no origin
         return result
 
     def _level(self, ahead: int) -> Any:
@@ -103,6 +115,6 @@ class TargetOrigin(Columnwise):
             first = int(learned.argmax())
             level[first + 1 :] = y[first]
         changes = y - level
-        if past is None:
+        if past is None and len(y):
             changes[: int(learned.argmax()) + 1] = 0.0
         return changes, level

@@ -173,6 +173,11 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
         no column starts in the block.
         """
 
+    def _novel_rows(self, checked_rows: Any) -> Array:
+        """Return the rows that bring new categories."""
+        del checked_rows
+        return np.zeros(0, dtype=np.intp)
+
     def _learn_with_targets(
         self, checked_rows: Any, starts: Starts | None, y: Array | None
     ) -> tuple[Floats, Starts]:

@@ -346,6 +346,10 @@ class ClassLearner(Classifier):
         old = np.arange(self.moments_.means.origins.shape[1])
         self.moments_ = self.moments_.placed(old, d, np.arange(c), c)
 
+    @property
+    def _moves(self) -> bool:
+        return True
+
     def _move(self, origins: Floats) -> None:
         means = self.moments_.means
         moved = replace(means, origins=means.origins + np.where(means.seen[:, None], origins, 0.0))

@@ -13,9 +13,10 @@ For constant η, summing (1) gives
 
 so that the coverage approaches 1 − α for every sequence of scores within bounds, also with drift
 and with a wrong model. A larger γ follows changes faster; q then fluctuates more. The interval is
-infinite during the first m = max(2 / α, 20) rows after the first; q_1 is their quantile, the
-⌈(m + 1) (1 − α)⌉-th smallest score. After a score outside, q is at least a tenth of it, so that
-scores that were almost zero, as of a sensor at rest, do not keep q small.
+infinite during the first m = max(2 / α, 20), but at most 1000, rows after the first; q_1 is their
+quantile, the ⌈(m + 1) (1 − α)⌉-th smallest score, or the smallest. After so many consecutive scores
+outside that α to this power is below 1/1000, q is at least the smallest of them, so that scores
+that were almost zero, as of a sensor at rest, do not keep q small; (2) holds between such rows.
 
 With a horizon H, a copy of the model forecasts the next H rows (``Pipeline.forecast``) and is then
 replaced, so that each number of rows ahead has a score in H + 1 rows, and its own q.
@@ -41,7 +42,13 @@ import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
 
 from onepass import validation
-from onepass.errors import NotFittedError, ParameterError, TypeMismatchError, public
+from onepass.errors import (
+    NotFittedError,
+    OnepassError,
+    ParameterError,
+    TypeMismatchError,
+    public,
+)
 from onepass.estimators import available_if
 from onepass.learners.estimator.classifier import prequential_probabilities
 from onepass.learners.estimator.composite import Composite, naming
@@ -53,8 +60,9 @@ from onepass.validation.table import TableLike, sliceable
 
 __all__ = ["Conformal"]
 
-_SCORES = ("quantiles_", "covered_", "counts_", "sums_", "first_")
-_LEAST = 0.1  # minimum of q relative to a score outside
+_SCORES = ("quantiles_", "covered_", "counts_", "sums_", "runs_", "first_")
+_NONE = float(np.finfo(np.float64).max)
+_UNLIKELY = 1e-3  # probability of consecutive scores outside, after which q is raised to them
 
 
 class Conformal(Composite):
@@ -106,6 +114,7 @@ class Conformal(Composite):
     covered_: Floats
     counts_: Array
     sums_: Floats
+    runs_: Floats
     first_: Floats
     ahead_: Any
     rows_seen_: int
@@ -152,12 +161,12 @@ class Conformal(Composite):
                 model.partial_fit(rows[:0], np.empty(0), classes=classes)
             if is_regressor(model) or getattr(rows, "ndim", 2) != 2 or not (whole or len(rows)):
                 given |= {} if sample_weight is None else {"sample_weight": sample_weight}
-                if twin.horizon > 1:
+                if len(twin.counts_) > 1:
                     predictions = twin._learn_ahead(rows, y, given)
                 else:
                     predictions = np.asarray(model.test_then_train(rows, y, **given))
                 n = len(predictions)
-                if is_regressor(model) and twin.horizon == 1:
+                if is_regressor(model) and len(twin.counts_) == 1:
                     s = validation.weights(sample_weight, n)
                     errors = np.abs(validation.targets(y, n) - predictions)
                     twin._update(errors.reshape(n, -1 if n else 1), s)
@@ -186,7 +195,7 @@ class Conformal(Composite):
         -------
         self
         """
-        if sample_weight == 1 and self.horizon == 1 and self._learn_row(x, y, time):
+        if sample_weight == 1 and self._learn_row(x, y, time):
             return self
         X = [x] if isinstance(x, Mapping) else np.asarray(x)[None]
         when = None if time is None else [time]
@@ -198,40 +207,48 @@ class Conformal(Composite):
         own = self.__dict__
         if not own.get("rows_seen_") or not isinstance(y, (float, int)) or len(self.counts_) > 1:
             return False
-        if len(self.quantiles_) > 1 or not is_regressor(own["model_"]) or not math.isfinite(y):
-            return False
         model = self._model()
-        prediction = float(model.predict_one(x))
-        model.learn_one(x, y, **({} if time is None else {"time": time}))
-        self._update(np.array([[abs(y - prediction)]]))
+        delay = getattr(model, "_target_delay", None) or 1  # a lag differs before the row is due
+        if len(self.quantiles_) > 1 or not is_regressor(model) or delay > 1 or not math.isfinite(y):
+            return False
+        with naming("Conformal.learn_one"):
+            prediction = model.predict_one(x)
+            if np.ndim(prediction):
+                return False
+            model.learn_one(x, y, **({} if time is None else {"time": time}))
+        self._update(np.array([[abs(y - float(prediction))]]))
         return True
 
     def _learn_ahead(self, rows: Any, y: Any, given: dict[str, Any]) -> Array:
         """Learn rows, and the scores of forecasts of them by earlier copies of the model."""
-        model, parts, begin = self.model_, [np.asarray(y)[:0]], 0
-        s = validation.weights(given.get("sample_weight"), len(rows))
-        self.ahead_ = copy.copy(self.ahead_)
-        period = self.horizon + 1  # seldom a multiple of a season, so that all phases occur
-        while begin < len(rows):
+        n, horizon = len(rows), len(self.counts_)
+        period = horizon + 1  # seldom a multiple of a season, so that all phases occur
+        y, s = validation.targets(y, n), validation.weights(given.get("sample_weight"), n)
+        model = self.model_ = copy.copy(self.model_)
+        self.ahead_, predictions = copy.copy(self.ahead_), [y[:0]]
+        learned = np.ones(n, dtype=bool) if s is None else s > 0.0
+        begin = 0
+        while begin < n:
             step = self.rows_seen_ % period
-            if not step:
+            if not step and learned[begin]:
                 self.ahead_ = copy.copy(model) if self.rows_seen_ else None
-            part = slice(begin, begin + period - step)
+            same = learned[begin : begin + period - step] == learned[begin]
+            end = begin + (len(same) if same.all() else int(same.argmin()))
+            part = slice(begin, end)
             some = {name: np.asarray(value)[part] for name, value in given.items()}
-            n = len(rows[part])
-            targets = validation.targets(np.asarray(y)[part], n)
             scores = None
-            if self.ahead_ is not None:
-                forecast = getattr(self.ahead_, "_forecast", self.ahead_.predict)
-                scores = np.abs(targets - forecast(rows[part])).reshape(n, -1)
-            parts.append(np.asarray(model.test_then_train(rows[part], targets, **some)))
-            for i in range(n):
-                weighted = s is None or s[begin + i] > 0.0
-                some_scores = scores[i : i + 1] if scores is not None and weighted else None
-                last = step + i >= self.horizon
-                self._update(None if last else some_scores, ahead=step + i)
-            begin += n
-        return np.concatenate(parts[1:] or parts)
+            try:
+                if learned[begin] and self.ahead_ is not None:
+                    forecast = getattr(self.ahead_, "_forecast", self.ahead_.predict)
+                    scores = np.abs(y[part] - forecast(rows[part])).reshape(end - begin, -1)
+                predictions.append(np.asarray(model.test_then_train(rows[part], y[part], **some)))
+            except OnepassError as error:
+                raise error if error.row is None else error.at(row=error.row + begin) from error
+            for i in range(end - begin if learned[begin] else 0):
+                scored = None if scores is None or step + i >= horizon else scores[i : i + 1]
+                self._update(scored, ahead=step + i)
+            begin = end
+        return np.concatenate(predictions[1:] or predictions)
 
     def _model(self) -> Any:
         """The model; on first use a clone of the parameter."""
@@ -253,13 +270,14 @@ class Conformal(Composite):
         self.quantiles_ = self.covered_ = np.zeros((0,) if self.horizon == 1 else (self.horizon, 0))
         self.counts_ = np.zeros(self.horizon, dtype=np.int64)
         self.sums_ = np.zeros((self.horizon, 0))
+        self.runs_ = np.zeros((self.horizon, 0, 2))
         self.first_ = np.zeros((self.horizon, self._few, 0))
         return self.model_
 
     @property
     def _few(self) -> int:
         """m, the number of scores before the first finite width."""
-        return max(math.ceil(2.0 / self.alpha), 20)
+        return min(max(math.ceil(2.0 / self.alpha), 20), 1000)
 
     def _update(self, scores: Floats | None, s: Floats | None = None, ahead: int = 0) -> None:
         """Update the widths for ``ahead`` + 1 rows with scores (n, c) of rows with weights.
@@ -274,7 +292,7 @@ class Conformal(Composite):
         self.rows_seen_ += rows
         if scores is None:
             return
-        h, c = self.horizon, scores.shape[1]
+        h, c = len(self.counts_), scores.shape[1]
         q, covered = (
             np.array(a).reshape(h, -1) if a.size else np.zeros((h, c))
             for a in (self.quantiles_, self.covered_)
@@ -284,33 +302,44 @@ class Conformal(Composite):
         warm = scores[: max(few - count, 0)]
         first[ahead, count : count + len(warm)] = warm
         if len(warm) and count + len(warm) == few:
-            rank = min(math.ceil((few + 1) * (1.0 - self.alpha)), few)
-            q[ahead] = np.sort(first[ahead], axis=0)[max(rank - 1, 0)]
+            q[ahead] = self._quantile(first[ahead])
         covered[ahead] += len(warm)
         sums = self.sums_.copy() if self.sums_.size else np.zeros((h, c))
         sums[ahead] += scores.sum(axis=0)
         self.sums_ = sums
+        runs = self.runs_.copy() if self.runs_.size else np.full((h, c, 2), [0.0, _NONE])
         late = scores[len(warm) :].T.tolist()
         for k, column in enumerate(late if len(scores) > len(warm) else ()):
-            q[ahead, k], inside = self._tracked(float(q[ahead, k]), column, count + len(warm))
+            outside, least = runs[ahead, k].tolist()
+            tracked = self._tracked(q[ahead, k], column, count + len(warm), outside, least)
+            q[ahead, k], inside, *runs[ahead, k] = tracked
             covered[ahead, k] += inside
+        self.runs_ = runs
         shape = (c,) if h == 1 else (h, c)
         self.quantiles_, self.covered_ = q.reshape(shape), covered.reshape(shape)
         counts = self.counts_.copy()
         counts[ahead] += len(scores)
         self.counts_, self.first_ = counts, first if (counts < few).any() else first[:, :, :0]
 
-    def _tracked(self, q: float, scores: list[float], before: int) -> tuple[float, int]:
-        """The quantile after further scores of an output, and the number of those inside."""
+    def _tracked(
+        self, q: float, scores: list[float], before: int, outside: float, least: float
+    ) -> tuple[float, int, float, float]:
+        """The quantile after further scores of an output, and the number of those inside.
+
+        ``outside`` consecutive scores were outside until now, at least ``least``; both follow.
+        """
         inside = 0
         for t, score in enumerate(scores, before + 1):
             step = max(self.step_size, t**-0.5)
             if score <= q:
                 inside += 1
                 q *= math.exp(-step * self.alpha)
+                outside, least = 0.0, _NONE
             else:
-                q = max(q * math.exp(step * (1.0 - self.alpha)), _LEAST * score)  # (1)
-        return q, inside
+                q *= math.exp(step * (1.0 - self.alpha))  # (1)
+                outside, least = outside + 1.0, min(least, score)
+                q = max(q, least) if self.alpha**outside < _UNLIKELY else q
+        return q, inside, outside, least
 
     # -- prediction --------------------------------------------------------------------------------
 
@@ -446,7 +475,7 @@ class Conformal(Composite):
         return float(self._call("score", "score", X, y, sample_weight=sample_weight))
 
     def _widths(self) -> Floats:
-        """Q for each number of rows ahead, (H, c); infinite after too few scores."""
+        """Half widths for each number of rows ahead, (H, c); infinite after too few scores."""
         if not getattr(self, "rows_seen_", 0) or not self.quantiles_.size:
             return np.full((1, 1), np.inf)
         few = self.counts_[:, None] < self.first_.shape[1]
@@ -547,29 +576,42 @@ class Conformal(Composite):
         twin, more = copy.copy(self), copy.copy(other)
         with naming(where):
             twin._model().merge(more._model(), concurrent=concurrent)
-        if more.rows_seen_ and not twin.rows_seen_:
+        if more.covered_.size and not twin.covered_.size:
             for name in _SCORES:
                 setattr(twin, name, getattr(more, name))
-        elif more.rows_seen_ and more.covered_.size:
+        elif more.covered_.size:
             twin._merge_scores(more)
         twin.rows_seen_, twin.ahead_ = twin.rows_seen_ + more.rows_seen_, None
         self.__dict__ = twin.__dict__
         return self
 
     def _merge_scores(self, other: Self) -> None:
-        """Merge widths: log q is weighted by rows; a part with too few scores has no weight."""
-        few, shape = self.first_.shape[1], other.covered_.shape
-        one, two = (x.counts_ * (x.counts_ >= few) for x in (self, other))
-        share = np.where(two > 0, two / np.maximum(one + two, 1), 0.0)
-        share = share if len(shape) == 1 else share[:, None]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = (1.0 - share) * np.log(self.quantiles_) + share * np.log(other.quantiles_)
-        only = np.where(share > 0.0, other.quantiles_, self.quantiles_)
-        both = (share > 0.0) & (share < 1.0)
-        self.quantiles_ = np.where(both, np.exp(np.where(both, logs, 0.0)), only)
-        self.covered_ = self.covered_ + other.covered_
-        self.sums_ = self.sums_ + other.sums_
-        self.counts_ = self.counts_ + other.counts_
+        """Merge widths: log q is weighted by rows, and too few scores are put together."""
+        few, shape = self._few, self.covered_.shape
+        one, two = self.counts_, other.counts_
+        q, p = (x.quantiles_.reshape(len(one), -1).copy() for x in (self, other))
+        first = np.zeros((len(one), few, q.shape[1]))
+        for h in range(len(one)):
+            if one[h] >= few and two[h] >= few:
+                share = two[h] / (one[h] + two[h])
+                with np.errstate(divide="ignore"):
+                    q[h] = np.exp((1.0 - share) * np.log(q[h]) + share * np.log(p[h]))
+            elif two[h] >= few:
+                q[h] = p[h]
+            elif one[h] < few:
+                warm = np.concatenate([self.first_[h, : one[h]], other.first_[h, : two[h]]])[:few]
+                first[h, : len(warm)] = warm
+                if len(warm) == few:
+                    q[h] = self._quantile(first[h])
+        self.quantiles_, self.counts_ = q.reshape(shape), one + two
+        self.covered_, self.sums_ = self.covered_ + other.covered_, self.sums_ + other.sums_
+        self.first_ = first if (self.counts_ < few).any() else first[:, :, :0]
+
+    def _quantile(self, scores: Floats) -> Floats:
+        """Q of the first scores (m, c)."""
+        rank = math.ceil((len(scores) + 1) * (1.0 - self.alpha))
+        q: Floats = np.sort(scores, axis=0)[min(max(rank, 1), len(scores)) - 1]
+        return q
 
     @property
     def _sound(self) -> bool:
@@ -577,7 +619,7 @@ class Conformal(Composite):
         if "model_" not in self.__dict__:
             return True
         alike = np.shape(self.quantiles_) == np.shape(self.covered_) and self.rows_seen_ >= 0
-        rows = np.shape(self.counts_) == (self.horizon,) == np.shape(self.first_)[:1]
+        rows = np.shape(self.counts_) == np.shape(self.first_)[:1] == np.shape(self.sums_)[:1]
         return type(self.model_) is type(self.model) and alike and rows
 
 

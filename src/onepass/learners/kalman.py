@@ -372,9 +372,12 @@ class KalmanRegressor(Regressor):
         )  # fmt: skip
         return True
 
+    @property
+    def _moves(self) -> bool:
+        still = not _is_auto(self.process_noise) and not np.any(self.process_noise)
+        return bool(self.fit_intercept) and still and self.transition is None
+
     def _move(self, origins: Floats) -> None:
-        if not self.fit_intercept:
-            return
         W, factors = self.parameters_.copy(), self.factors_.copy()
         W[..., 0] -= W[..., 1:] @ origins  # b + wᵀx remains the same at the former rows
         for factor in factors.reshape(-1, *factors.shape[-2:]):

@@ -650,10 +650,13 @@ class KernelRLS(Compiled):
         points = np.pad(posterior.points, ((0, 0), (0, d - posterior.points.shape[1])))
         self.posterior_ = replace(posterior, points=points)
 
+    @property
+    def _moves(self) -> bool:
+        return self.kernel in _SHIFT_INVARIANT
+
     def _move(self, origins: Floats) -> None:
-        if self.kernel in _SHIFT_INVARIANT:
-            posterior = self.posterior_
-            self.posterior_ = replace(posterior, points=posterior.points + origins)
+        posterior = self.posterior_
+        self.posterior_ = replace(posterior, points=posterior.points + origins)
 
     def _add_outputs(self, at: Array, c: int) -> None:
         old, posterior = np.setdiff1d(np.arange(c), at), self.posterior_

@@ -527,6 +527,10 @@ class LeastSquares:
         grown = Directional.grown if isinstance(chosen, Directional) else least_squares.grown
         self.state_ = grown(self.state_, d)
 
+    @property
+    def _moves(self) -> bool:
+        return bool(getattr(self, "fit_intercept", True))
+
     def _move(self, origins: Floats) -> None:
         moved = Directional.moved if isinstance(self._rule(), Directional) else least_squares.moved
         self.state_ = moved(self.state_, origins)

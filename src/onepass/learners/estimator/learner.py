@@ -113,14 +113,17 @@ class Learner(BaseEstimator, ABC):
 
     def _start_at(self, origins: Floats) -> None:
         """Set features, which were 0 in all rows so far, to ``origins``, (d,); 0 for others."""
-        if self._started and self.rows_seen_:
+        if self._started and self.rows_seen_ and self._moves and origins.any():
             self._move(origins)
 
-    def _move(self, origins: Floats) -> None:
-        """Add ``origins``, (d,), to the features of all rows so far, in which these were 0.
+    @property
+    def _moves(self) -> bool:
+        """Whether ``_move`` is exact; else features were 0 in the rows before their first value."""
+        return False
 
-        By default nothing is done: the weights of features that were always 0 are 0.
-        """
+    def _move(self, origins: Floats) -> None:
+        """Add ``origins``, (d,), to the features of all rows so far, in which these were 0."""
+        raise NotImplementedError
 
     @abstractmethod
     def _join_outputs(self, other: Self) -> Array:
