@@ -1,6 +1,7 @@
 /* The temperature of a classifier's scores. */
 #include "calibration.h"
 
+#include <float.h>
 #include <math.h>
 
 enum { HEAD = 7, SPACING = 512 };
@@ -18,13 +19,14 @@ Py_ssize_t next_calibrated(Py_ssize_t i)
 /* One Newton step of the state. */
 static void calibrate_state(double *state, ptrdiff_t c, const double *scores, ptrdiff_t y)
 {
-    double mean = 0.0, squares = 0.0, top = -INFINITY, total = 0.0, m = 0.0, second = 0.0;
+    double mean = 0.0, squares = 0.0, top = -INFINITY, total = 0.0, m = 0.0, second = 0.0, size = 0.0;
     ptrdiff_t known = 0;
     for (ptrdiff_t k = 0; k < c; k++)
         if (scores[k] > LEAST) {
             known++;
             mean += scores[k];
             top = scores[k] > top ? scores[k] : top;
+            size = fmax(size, fabs(scores[k]));
         }
     if (known < 2 || !(scores[y] > LEAST))
         return;
@@ -33,7 +35,7 @@ static void calibrate_state(double *state, ptrdiff_t c, const double *scores, pt
         if (scores[k] > LEAST)
             squares += (scores[k] - mean) * (scores[k] - mean);
     const double s = sqrt(squares / (double)known), n = state[2] + 3.0;
-    if (!(s > SMALL && s < LARGE))
+    if (!(s > fmax(SMALL, 8.0 * DBL_EPSILON * size) && s < LARGE)) /* a tie up to rounding */
         return;
     const double r = fmax(2.0 / n, SLOWEST);
     state[3] += (log(s) - state[3]) * (state[2] ? r : 1.0);

@@ -18,7 +18,8 @@ are correct.
 Not all rows are used: the first 128, then 64 each time that the number of rows doubles, and one in
 512 in the end. For one number this is enough, since N rows cost about 1 / (2N) of log loss, and
 learning takes no longer. The choice depends only on the index of a row, so the division of a stream
-into blocks has no effect. The state is four numbers: θ, H, N and L.
+into blocks has no effect. Rows whose scores are equal up to rounding, s <= 8 eps max |z|, as of a
+machine that stands still, are left out. The state is four numbers: θ, H, N and L.
 Compiled states of :mod:`onepass.native` contain it and update it with single rows.
 
 [1] J. C. Platt, "Probabilistic outputs for support vector machines and comparisons to regularized
@@ -87,7 +88,8 @@ def updated(state: Floats, scores: Floats, y: int) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         z = scores[known] - scores[known].mean()
         s = math.sqrt(float(np.mean(z * z)))
-    if not 1e-150 < s < 1e150:
+    rounding = 8.0 * np.finfo(np.float64).eps * float(np.abs(scores[known]).max())
+    if not max(1e-150, rounding) < s < 1e150:
         return state
     theta, H, N, L = state.tolist()
     r = max(2.0 / (N + 3.0), _SLOWEST)
