@@ -83,6 +83,8 @@ void ls_predict(const LeastSquares *s, const double *x, double *scores, double *
 void ls_eliminate(const LeastSquares *s, const double *x, double *scores, double *row);
 /* (x - m)^T P (x - m) for the row that was eliminated last. */
 double ls_leverage(const LeastSquares *s, const double *row);
+/* The weighted sum of squared residuals of output k: the least value without its penalty. */
+double ls_residual(const LeastSquares *s, ptrdiff_t k);
 /* Weights (c, d), centre (d) and offset (c): a prediction is w (x - centre) + offset. */
 void ls_fitted(double *vector, double *weights, double *centre, double *offset);
 /* Add rows [a b] (n, stride), not centred, of any weights. */

@@ -436,7 +436,7 @@ static PyObject *predict_std(Single *self, PyObject *x)
     const double spread = 1.0 + ls_leverage(s, self->row) + (free_ ? 1.0 / v[MASS] : 0.0);
     const int known = spare > 0.0 && isfinite(spread);
     for (Py_ssize_t k = 0; k < s->c; k++)
-        self->scores[k] = known ? sqrt(spread * s->squares[k] / spare) : INFINITY;
+        self->scores[k] = known ? sqrt(spread * ls_residual(s, k) / spare) : INFINITY;
     PyObject *std = number_object(reading, self->scores);
     return std ? Py_BuildValue("(NN)", mean, std) : (Py_DECREF(mean), NULL);
 }

@@ -282,8 +282,7 @@ def test_covariance_is_that_of_the_batch_solution(settings: dict[str, Any]) -> N
     penalty = np.diag([0.0] * (A.shape[1] - 4) + [model.ridge] * 4)
     P = np.linalg.inv((A.T * s) @ A + penalty)
     theta = P @ (A.T * s) @ Y
-    least = (s[:, None] * (Y - A @ theta) ** 2).sum(axis=0) + np.diagonal(theta.T @ penalty @ theta)
-    noise = least / (s.sum() - A.shape[1])
+    noise = (s[:, None] * (Y - A @ theta) ** 2).sum(axis=0) / (s.sum() - A.shape[1])
     want = noise[:, None, None] * P[-4:, -4:]
     np.testing.assert_allclose(model.covariance_, want, rtol=1e-7, atol=1e-12)
     np.testing.assert_allclose(model.coef_std_, np.sqrt(np.diagonal(want, axis1=1, axis2=2)))

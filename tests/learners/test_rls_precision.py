@@ -115,11 +115,15 @@ def test_std_with_weights_and_forgetting_equals_batch_formula() -> None:
             prior[0, 0] = 0.0
         M = A.T @ (u[:, None] * A) + prior
         w = np.linalg.solve(M, A.T @ (u * y))
-        least = u @ (y - A @ w) ** 2 + w @ prior @ w
-        variance = least / (u.sum() - A.shape[1])
+        variance = u @ (y - A @ w) ** 2 / (u.sum() - A.shape[1])
         leverage = np.einsum("ij,jk,ik->i", a, np.linalg.inv(M), a)
         std = learner.predict(new, return_std=True)[1]
         assert_close(std, np.sqrt(variance * (1.0 + leverage)), 1e-10)
+        for x, expected in zip(new, std, strict=True):  # compiled, before and after a row
+            assert_close(learner.predict_one(x, return_std=True)[1], expected, 1e-10)
+        learner.learn_one(X[0], y[0])
+        both = learner.predict(new[:1], return_std=True)[1][0]
+        assert_close(learner.predict_one(new[0], return_std=True)[1], both, 1e-10)
 
 
 def test_std_is_infinite_until_rows_determine_variance() -> None:

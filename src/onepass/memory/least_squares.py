@@ -15,10 +15,12 @@ in NumPy. The stored rows of a window, or the other experts of a mixture, follow
 is the whole learned state: it is copied, saved, merged and stored by key. For a new row x,
 with c outputs and ν = Σ_k λ^(n−k) s_k the effective number of rows,
 
-    std(x) = σ √(1 + 1/ν + (x − x̄)ᵀ P (x − x̄)),     σ² = least value of (1) / (ν − d − 1)  (3)
+    std(x) = σ √(1 + 1/ν + (x − x̄)ᵀ P (x − x̄)),     σ² = Σ_k λ^(n−k) s_k e_k² / (ν − d − 1)  (3)
     cov(w) = σ² P                                                                           (4)
 
-both infinite while ν ≤ d + 1. Without an intercept, 1/ν and the 1 of ν − d − 1 are omitted.
+with the residuals e_k = y_k − b − x_kᵀ w; both infinite while ν ≤ d + 1. The sum of squares is the
+least value of (1) less the penalty; that of a matrix Π is not known and counts as residual. Without
+an intercept, 1/ν and the 1 of ν − d − 1 are omitted.
 
 Cost: O(d²) time per row, O(d²) memory; all outputs share the triangle.
 
@@ -201,17 +203,17 @@ def _copied(
     new.squares[at] = old.squares
     if d > old.d:
         added = np.arange(old.d, d)
-        new.T[added, added] = new.sums[added] = _ridge_of_new(new, added)
+        new.T[added, added] = new.sums[added] = _ridge_of(new, added)
         head[Slot.ATTEMPT] = copy[Slot.ATTEMPT] = head[Slot.ROWS] + 2 * d
     return copy
 
 
-def _ridge_of_new(parts: Parts, added: Array) -> Any:
-    """The present penalty of new weights, whose features were 0 in all rows so far."""
+def _ridge_of(parts: Parts, weights: Array) -> Any:
+    """The present penalty of weights by the ridge."""
     ridge, faded = float(parts.head[Slot.RIDGE]), float(parts.head[Slot.FADED])
     if not len(parts.visited):
         return ridge * 2.0**faded
-    visited = parts.visited[added // PANEL]
+    visited = parts.visited[weights // PANEL]
     held = plain.HOLD if len(parts.energy) else 1.0  # put back at each visit, in ridges
     return ridge * (held - (held - 1.0) * np.exp2(visited)) * np.exp2(faded - visited)
 
@@ -469,10 +471,18 @@ def put_triangle(vector: Floats, R: Floats, z: Floats) -> None:
     parts.head[Slot.FRESH] = 0.0
 
 
-def _noise(parts: Parts) -> Floats:
+def _noise(vector: Floats) -> Floats:
     """σ² of each output, (c,): infinite without more rows than weights."""
+    parts = Parts(vector)
     spare = parts.head[Slot.MASS] - parts.d - parts.free
-    return parts.squares / spare if spare > 0.0 else np.full(parts.c, np.inf)
+    if not spare > 0.0:
+        return np.full(parts.c, np.inf)
+    away = fitted(vector)[0] - (parts.start.T if len(parts.start) else 0.0)
+    penalty = np.full(parts.d, _ridge_of(parts, np.arange(parts.d)))
+    if len(parts.prior):
+        penalty += np.maximum(parts.prior[: parts.d], 0.0)
+    residual = parts.squares - penalty @ away**2
+    return np.asarray(np.maximum(residual, 0.0) / spare)
 
 
 def _leverage(vector: Floats, X: Floats) -> Floats:
@@ -490,7 +500,7 @@ def variance(vector: Floats, X: Floats) -> Floats:
 
     That of a mixture is given in :mod:`onepass.forgetting.auto`.
     """
-    noise = _noise(Parts(vector)) if not is_mixture(vector) else mixture_noise(vector)
+    noise = _noise(vector) if not is_mixture(vector) else mixture_noise(vector)
     spread = 1.0 + _leverage(vector, X)
     with np.errstate(invalid="ignore"):  # infinity times 0, if the rows fit exactly
         found = np.where(np.isinf(spread)[:, None], np.inf, spread[:, None] * noise)
@@ -504,7 +514,7 @@ def variance(vector: Floats, X: Floats) -> Floats:
 def covariance(vector: Floats) -> Floats:
     """The covariance (4) of the weights of each output, (c, d, d); infinite while undetermined."""
     if not is_mixture(vector):
-        return _covariance(vector, _noise(Parts(vector)))
+        return _covariance(vector, _noise(vector))
     w, total, noise = fitted(vector)[0], np.zeros(()), mixture_noise(vector)
     for pi, one, W in zip(shares(vector), experts(vector), _fits(vector)[0], strict=True):
         by = W - w.T
