@@ -1,5 +1,6 @@
 """Coefficients by name, with standard errors, as `onepass inspect` shows them."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -53,3 +54,23 @@ def test_inspect_shows_coefficients(
         shown = capsys.readouterr().out
         assert "size = " in shown
         assert " ± " in shown
+
+
+def test_inspect_shows_the_largest_of_many_coefficients(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    X, w = rng.normal(size=(400, 120)), np.linspace(0.0, 12.0, 120)
+    y = X @ w + rng.normal(size=400)
+    for targets in (y, np.column_stack((y, y))):
+        op.save(op.RLSRegressor().fit(X, targets), tmp_path / "m.onepass")
+        does(f"inspect {tmp_path / 'm.onepass'}")
+        shown = capsys.readouterr().out
+        assert "x119 = " in shown
+        assert "x0 = " not in shown
+        assert "others = 100, smaller in standard errors" in shown
+        does(f"inspect {tmp_path / 'm.onepass'} --all")
+        assert "x0 = " in capsys.readouterr().out
+        does(f"inspect {tmp_path / 'm.onepass'} --json")
+        found = json.loads(capsys.readouterr().out)["coefficients"]
+        assert len(found if targets.ndim == 1 else found["1"]) == 120

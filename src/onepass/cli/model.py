@@ -16,11 +16,13 @@ __all__ = ["inspect", "merge"]
 
 
 _DATABASE = b"SQLite format 3\0"
-_MAX_COEFFICIENTS = 100  # features, or outputs
+_SHOWN_COEFFICIENTS = 20
 _SNAPSHOT = {"version", "rows_seen", "at", "why", "bytes"}
 
 
-def inspect(model: Path, /, *, json: bool = False) -> None:
+def inspect(
+    model: Path, /, *, json: bool = False, show_all: Annotated[bool, Parameter("--all")] = False
+) -> None:
     """Describe a model file: class, parameters, rows learned, coefficients, size, checksum.
 
     For a checkpoint, such as m.onepass.run, the progress of the run is shown. In the file of a
@@ -31,7 +33,9 @@ def inspect(model: Path, /, *, json: bool = False) -> None:
     model
         A file written by "onepass run --save", or by "onepass serve --data" and not in use.
     json
-        Print JSON.
+        Print JSON, with all coefficients.
+    show_all
+        Print all coefficients; by default the 20 that are largest in standard errors.
     """
     description = _description(model)
     if json:
@@ -44,6 +48,8 @@ def inspect(model: Path, /, *, json: bool = False) -> None:
     table = Table(box=box.SIMPLE, show_header=False, title=str(model), title_justify="left")
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
+    if not show_all and "coefficients" in description:
+        description["coefficients"] = _shorten(description["coefficients"])
     for name, value in description.items():
         table.add_row(name.replace("_", " "), escape(_readable(value)))
     show(table)
@@ -74,9 +80,26 @@ def _description(file: Path) -> dict[str, Any]:
     from onepass import load
     from onepass.learners.linear import named_coefficients
 
-    coefficients = named_coefficients(load(file))
-    few = 0 < len(coefficients) <= _MAX_COEFFICIENTS
-    return {**description, "coefficients": coefficients} if few else description
+    fitted = load(file)
+    coefficients = named_coefficients(getattr(fitted, "model_", fitted))
+    return {**description, "coefficients": coefficients} if coefficients else description
+
+
+def _shorten(coefficients: dict[str, Any]) -> dict[str, Any]:
+    """Return the coefficients that are largest in standard errors, with the number of others."""
+    if not all("value" in one for one in coefficients.values()):  # by output
+        return {output: _shorten(named) for output, named in coefficients.items()}
+    order = sorted(coefficients, key=lambda name: -_size(**coefficients[name]))
+    shown = {name: coefficients[name] for name in order[:_SHOWN_COEFFICIENTS]}
+    if len(coefficients) <= _SHOWN_COEFFICIENTS:
+        return coefficients
+    rest = f"{len(coefficients) - len(shown):,}, smaller in standard errors (--all, --json)"
+    return {**shown, "others": rest}
+
+
+def _size(value: float, standard_error: float = 0.0) -> float:
+    """Return the magnitude of a coefficient, in its standard error if that is known."""
+    return abs(value) / (standard_error or 1.0)
 
 
 def _is_database(file: Path) -> bool:
