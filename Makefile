@@ -44,7 +44,6 @@ $(VENV)/.ready-to-test: $(VENV)/.ready
 
 run: $(VENV)/.ready  ## learn the bundled stream end to end, into runs/flights
 	$(BIN)/onepass run flights --model rls,sgd \
-		--set rls.forgetting=0.98 --set rls.ridge=10 --set sgd.step_size=0.3 \
 		--save runs/flights/model.onepass --restart --report runs/flights
 
 test: $(VENV)/.ready-to-test  ## run everything that CI runs: checks and tests

@@ -1,7 +1,9 @@
 """Tables, figures and statements of pages agree with the stored results."""
 
 import csv
+import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -126,3 +128,25 @@ def test_statements_about_orfit_agree_with_the_results() -> None:
     for network in ("mlp", "conv"):
         angles = scores["Rotation angles", network]
         assert angles["ORFit-100"] < angles["SGD"]
+
+
+@pytest.mark.filterwarnings("ignore::onepass.errors.ManyCategoriesWarning")
+def test_numbers_of_the_flights_are_those_of_make_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from onepass.cli import main
+
+    text, make = page("tables"), (ROOT / "Makefile").read_text(encoding="utf-8")
+    written = re.search(r"^run: .*?\n\t\$\(BIN\)/onepass (.*?)\n\n", make, re.DOTALL | re.MULTILINE)
+    assert written is not None
+    words = written[1].replace("\\\n", " ").replace(" --restart", "").split()
+    assert f"onepass {' '.join(words)}\n" in text
+    monkeypatch.chdir(tmp_path)
+    assert main([*words, "--quiet"]) == 0
+    scores = json.loads(Path("runs/flights/report.json").read_text(encoding="utf-8"))["scores"]
+    rows = re.findall(r"^\| ([a-z ]+) \| \**([\d.]+)\** \| \**([\d.-]+)\** \|$", text, re.MULTILINE)
+    table = {name: (mae, r2) for name, mae, r2 in rows if name in scores}
+    assert table.keys() == scores.keys()
+    for name, (mae, r2) in table.items():
+        overall = scores[name]["overall"]
+        assert (f"{overall['mae']:.2f}", f"{round(overall['r2'], 3) + 0.0:.3f}") == (mae, r2)
