@@ -33,6 +33,7 @@ from onepass.cli.terminal import INTERRUPTED, advancing, print_message, show, te
 
 if TYPE_CHECKING:
     from onepass.evaluate import Block, Report, RunProgress
+    from onepass.evaluate.past import PastRows
     from onepass.features.pipeline import Pipeline
     from onepass.stream import Stream
 
@@ -167,6 +168,7 @@ def run(
     delay_until: str | None = None,
     max_waiting: Count | None = None,
     drift: Names = (),
+    past: Whole = 500,
     save: Path | None = None,
     checkpoint: Seconds | None = None,
     resume: bool = False,
@@ -239,6 +241,9 @@ def run(
     drift
         River's drift detectors for the errors of each model: adwin, kswin, pagehinkley; for
         classifiers also ddm, eddm, fhddm, hddma, hddmw. The report contains the alarms.
+    past
+        Number of past rows, drawn at random, on which each model is measured again at the end: a
+        model that has forgotten them is reported. 0: none.
     save
         Model file, such as m.onepass. Several models are saved to one file each, such as
         m-rls.onepass. The checkpoint of the run is m.onepass.run.
@@ -308,7 +313,7 @@ def run(
         "every": _EVERY if checkpoint is None else checkpoint, "drift": found,
         "checkpoint": None if save is None else _run_file(save),
     }  # fmt: skip
-    return _execute(models, stream, options, progress, save, report, settings, quiet=quiet)
+    return _execute(models, stream, options, progress, save, report, settings, past, quiet=quiet)
 
 
 def _with_intervals(
@@ -339,6 +344,27 @@ def _with_intervals(
     return {name: Conformal(one, alpha, horizon=horizon or 1) for name, one in models.items()}
 
 
+def _print_past(models: Mapping[str, Any], sample: "PastRows", *, quiet: bool) -> None:
+    """Print the errors of models on past rows; those that have forgotten them also if quiet."""
+    for name, model in models.items():
+        inner = getattr(model, "model", model)
+        inner = getattr(inner, "model", inner)
+        if getattr(inner, "_target_delay", None) is not None:  # lags of other rows
+            continue
+        errors = sample.errors(name, model)
+        what = "MAE" if errors.numbers else "share of wrong labels"
+        text = (
+            f"{name}: {what} of {errors.rows:,} past rows {errors.before:.4g} before they were "
+            f"learned, {errors.now:.4g} by the model now."
+        )
+        if not errors.forgotten:
+            print_message(text, quiet=quiet)
+            continue
+        forgets = hasattr(getattr(inner, "learner", inner), "forgetting")
+        remedy = f" To keep them: --set {name}__forgetting=1.0." if forgets else ""
+        print_message(f"{text} It has forgotten them.{remedy}")
+
+
 def _print_horizon(models: Mapping[str, Any], *, quiet: bool) -> None:
     """Print the errors of forecasts of models with a horizon."""
     for name, model in models.items():
@@ -366,22 +392,27 @@ def _execute(
     save: Path | None,
     report: Path | None,
     settings: Sequence[str],
+    past: int,
     *,
     quiet: bool,
 ) -> int:
     """Run the evaluation, save its results, and return the exit code."""
+    from onepass.evaluate.past import PastRows
     from onepass.serialization.atomic import file_identity
 
     before = None if save is None else file_identity(_run_file(save))
+    sample = PastRows(past) if past else None
     with terminable() as code:
         try:
-            found = _train(models, stream, options, progress, settings, quiet=quiet)
+            found = _train(models, stream, options, progress, settings, sample, quiet=quiet)
         except KeyboardInterrupt:
             if code() == INTERRUPTED:
                 raise
             return code()
         _save_results(found, models, save, report, quiet=quiet)
         _print_horizon(models, quiet=quiet)
+        if sample is not None and found.rows:
+            _print_past(models, sample, quiet=quiet)
     saved = _check_saved(save, before, found.rows, finished=not found.interrupted)
     if found.interrupted:
         waiting = f", {found.waiting:,} of them with pending targets" if found.waiting else ""
@@ -413,6 +444,7 @@ def _train(
     options: dict[str, Any],
     progress: "RunProgress | None",
     settings: Sequence[str],
+    sample: "PastRows | None",
     *,
     quiet: bool,
 ) -> "Report":
@@ -435,10 +467,11 @@ def _train(
             rows = done
             advance(done)
 
-        def on_block(block: "Block", predictions: object) -> None:
+        def on_block(block: "Block", predictions: Mapping[str, Any]) -> None:
             nonlocal skipped
-            del predictions
             skipped += block.skipped
+            if sample is not None:
+                sample.add(block.X, block.y, predictions)
 
         with usage_errors("run", settings=settings, started=lambda: rows > 0):
             report = prequential(

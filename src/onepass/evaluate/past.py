@@ -1,0 +1,102 @@
+"""A random sample of past rows: what a model that has learned further rows still knows of them.
+
+A model that forgets, or whose rows are sorted by class, can predict each next row well and old rows
+badly. Each of n rows is in the sample with probability m / n (reservoir sampling [1]). Its error
+just before it was learned is compared with that of the model at the end, for the same rows.
+
+Cost: O(1) time per row, memory of m rows.
+
+[1] J. S. Vitter, "Random sampling with a reservoir", ACM Transactions on Mathematical Software
+    11(1), 1985; algorithm R.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onepass.types import Array
+from onepass.validation.table import Table
+
+__all__ = ["PastErrors", "PastRows"]
+
+_WORSE, _WRONG = 1.5, 0.1  # ratio of mean absolute errors; difference of shares of wrong labels
+
+
+class PastErrors(NamedTuple):
+    """Mean absolute errors, or shares of wrong labels, of the same rows."""
+
+    rows: int
+    before: float
+    """Of the predictions just before each row was learned."""
+    now: float
+    """Of the model now."""
+    forgotten: bool
+    """Whether the model is clearly worse now."""
+    numbers: bool
+    """Whether the targets are numbers."""
+
+
+class PastRows:
+    """A random sample of the rows of a stream, with their prequential predictions.
+
+    Parameters
+    ----------
+    size : int
+        m, the maximum number of rows.
+    seed : int, default=0
+
+    Examples
+    --------
+    >>> import onepass as op
+    >>> past, model = PastRows(4), op.RLSRegressor(1e-6, op.forgetting.Window(10))
+    >>> X = np.arange(40.0)[:, None]
+    >>> y = np.where(X[:, 0] < 20, X[:, 0], -X[:, 0])
+    >>> past.add(X, y, {"rls": model.test_then_train(X, y)})
+    >>> past.errors("rls", model).forgotten
+    True
+    """
+
+    def __init__(self, size: int, seed: int = 0) -> None:
+        self._size, self._seen = size, 0
+        self._rng = np.random.default_rng(seed)
+        self._rows: list[tuple[Table | Array, Any, dict[str, Any]]] = []
+
+    def add(self, X: Table | Array, y: Array, predictions: Mapping[str, Array]) -> None:
+        """Add a block of rows, their targets, and their prequential predictions by model."""
+        places = (self._rng.random(len(y)) * (self._seen + np.arange(1, len(y) + 1))).astype(int)
+        for i, place in enumerate(places.tolist()):
+            full = len(self._rows) == self._size
+            if full and place >= self._size:
+                continue
+            row = X[i : i + 1], y[i], {name: value[i] for name, value in predictions.items()}
+            if full:
+                self._rows[place] = row
+            else:
+                self._rows.append(row)
+        self._seen += len(y)
+
+    def errors(self, name: str, model: Any) -> PastErrors:
+        """Return the errors of a model that has learned the rows, before them and now.
+
+        Parameters
+        ----------
+        name : str
+            The name of its predictions.
+        model : learner or Pipeline
+        """
+        numbers = all(np.asarray(y).dtype.kind == "f" for _, y, _ in self._rows)
+        before, now = [], []
+        for x, y, predictions in self._rows:
+            pair = predictions[name], np.asarray(model.predict(x))[0]
+            if numbers:
+                losses = [float(np.abs(np.asarray(p, dtype=float) - y).mean()) for p in pair]
+            else:
+                losses = [float(str(p) != str(y)) for p in pair]
+            before.append(losses[0])
+            now.append(losses[1])
+        early, late = float(np.mean(before)), float(np.mean(now))
+        forgotten = late > _WORSE * early if numbers else late > early + _WRONG
+        return PastErrors(len(now), early, late, forgotten, numbers)
