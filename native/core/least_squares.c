@@ -385,13 +385,13 @@ static double ridge_of(const LeastSquares *s)
 double ls_residual(const LeastSquares *s, ptrdiff_t k)
 {
     const double *v = s->head, *start = s->start ? s->start + k * s->d : NULL;
-    const double held = s->energy ? HOLD : 1.0;
     double rest = s->squares[k];
     ls_solve(s);
     for (ptrdiff_t j = 0; j < s->d; j++) {
         const double w = s->w[k * s->d + j] - (start ? start[j] : 0.0);
-        const double at = s->visited ? s->visited[j / PANEL] : 0.0;
-        const double ridge = v[RIDGE] * (held - (held - 1.0) * exp2(at)) * exp2(v[FADED] - at);
+        /* with LEVEL, information is put back about the present weights, which adds no penalty */
+        const double at = s->visited && !s->energy ? s->visited[j / PANEL] : 0.0;
+        const double ridge = v[RIDGE] * exp2(v[FADED] - at);
         rest -= (ridge + (s->prior ? fmax(s->prior[j], 0.0) : 0.0)) * w * w;
     }
     return fmax(rest, 0.0);

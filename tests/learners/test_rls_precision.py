@@ -261,3 +261,21 @@ def test_late_features_equal_zeros_in_earlier_rows() -> None:
         known = RLSRegressor(ridge, Exponential(forgetting)).partial_fit(X, y)
         assert_close(late.coef_, known.coef_, 1e-11)
         assert_close(late.intercept_, known.intercept_, 1e-11, scale=1.0)
+
+
+@pytest.mark.parametrize("ridge", [1e-3, 0.01, 1.0, 50.0])
+@pytest.mark.parametrize("forgetting", [0.97, 0.995, Exponential(0.97, ridge="held")])
+def test_std_is_that_of_the_residuals_after_many_rows(forgetting: Any, ridge: float) -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(1500, 4))
+    y = X @ [1.0, 2.0, 3.0, 4.0] + 0.1 * rng.normal(size=1500)
+    learner = RLSRegressor(ridge, forgetting)
+    for rows in np.split(np.arange(1500), [1, 700]):
+        learner.partial_fit(X[rows], y[rows])
+    factor = forgetting if isinstance(forgetting, float) else forgetting.factor
+    u = factor ** np.arange(1499, -1, -1.0)
+    residuals = y - learner.predict(X)
+    sigma = np.sqrt(u @ residuals**2 / (u.sum() - 5))
+    std = learner.predict(np.zeros((1, 4)), return_std=True)[1][0]
+    assert 0.7 * sigma < std < 1.5 * sigma
+    assert_close(learner.predict_one(np.zeros(4), return_std=True)[1], std, 1e-9)

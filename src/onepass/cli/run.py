@@ -243,7 +243,7 @@ def run(
         classifiers also ddm, eddm, fhddm, hddma, hddmw. The report contains the alarms.
     past
         Number of past rows, drawn at random, on which each model is measured again at the end: a
-        model that has forgotten them is reported. 0: none.
+        model that has forgotten them is reported. 0: none. With --resume, rows of this run only.
     save
         Model file, such as m.onepass. Several models are saved to one file each, such as
         m-rls.onepass. The checkpoint of the run is m.onepass.run.
@@ -411,7 +411,7 @@ def _execute(
             return code()
         _save_results(found, models, save, report, quiet=quiet)
         _print_horizon(models, quiet=quiet)
-        if sample is not None and found.rows:
+        if sample:
             _print_past(models, sample, quiet=quiet)
     saved = _check_saved(save, before, found.rows, finished=not found.interrupted)
     if found.interrupted:

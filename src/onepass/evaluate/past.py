@@ -71,12 +71,16 @@ class PastRows:
             full = len(self._rows) == self._size
             if full and place >= self._size:
                 continue
-            row = X[i : i + 1], y[i], {name: value[i] for name, value in predictions.items()}
+            at = np.array([i])  # copied: a view would keep the block
+            row = X[at], y[at][0], {name: value[at][0] for name, value in predictions.items()}
             if full:
                 self._rows[place] = row
             else:
                 self._rows.append(row)
         self._seen += len(y)
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
     def errors(self, name: str, model: Any) -> PastErrors:
         """Return the errors of a model that has learned the rows, before them and now.

@@ -269,7 +269,8 @@ class Pipeline(Composite):
     def __getitem__(self, index: int | str | slice) -> Any:
         """Return a step by its position or name, or the steps of a slice as a pipeline.
 
-        The pipeline of a slice shares the fitted steps. If the slice does not end with the learner,
+        The pipeline of a slice has the fitted steps as they are now; further rows are learned by
+        copies of them. If the slice does not end with the learner,
         it is a pipeline of scikit-learn, in which skipped steps are ``"passthrough"``.
         """
         steps = self.named_steps
@@ -874,7 +875,7 @@ class Pipeline(Composite):
         if twin.features_:
             rows = twin.features_[0]._check_rows(X, learning=True)
             sample_weight = validation.weights(sample_weight, len(rows))
-        if twin.features_ and _has_rows(rows, y):
+        if twin.features_ and _has_rows(rows, y, named.get("time")):
             result = twin._learn_parts(rows, y, sample_weight, verb, named)
         else:
             result = twin._learn_part(rows, y, sample_weight, verb, named)
@@ -891,7 +892,8 @@ class Pipeline(Composite):
         n, y = len(rows), series_array(y)
         times = None if named.get("time") is None else series_array(named["time"])
         novel = np.zeros(n, dtype=bool)
-        if verb == "test_then_train":
+        affected = not self.learner_._linear or any(one.uses_units for one in self.features_)
+        if verb == "test_then_train" and affected:
             learned = np.arange(n) if sample_weight is None else np.flatnonzero(sample_weight > 0.0)
             novel[learned[self.features_[0]._novel_rows(rows[learned])]] = True
         cut = np.append(novel, True) | np.insert(novel, 0, True)
@@ -1001,9 +1003,10 @@ class Pipeline(Composite):
         return Z
 
 
-def _has_rows(rows: Any, y: Any) -> bool:
-    """Return whether y has a target for each row; else the learner raises the error."""
-    return hasattr(y, "__len__") and np.ndim(y) > 0 and len(rows) == len(y)
+def _has_rows(rows: Any, y: Any, time: Any) -> bool:
+    """Return whether each row has a target and a time; else the learner raises the error."""
+    each = (y,) if time is None else (y, time)
+    return all(hasattr(one, "__len__") and len(rows) == len(one) for one in each)
 
 
 def _check_length(y: ArrayLike | None, n: int) -> None:
@@ -1030,6 +1033,8 @@ def _joined(results: Sequence[tuple[Any, Array | None]]) -> Any:
         return np.concatenate([result for result, _ in results])
     final: Any = results[-1][1]
     labels, probabilities = [], []
+    if final is None:  # no row
+        return results[-1][0]
     for (predicted, P), classes in results:
         wide = np.full((len(predicted), len(final)), np.nan)
         wide[:, np.searchsorted(final, np.asarray(classes))] = P

@@ -203,17 +203,17 @@ def _copied(
     new.squares[at] = old.squares
     if d > old.d:
         added = np.arange(old.d, d)
-        new.T[added, added] = new.sums[added] = _ridge_of(new, added)
+        new.T[added, added] = new.sums[added] = _ridge_of_new(new, added)
         head[Slot.ATTEMPT] = copy[Slot.ATTEMPT] = head[Slot.ROWS] + 2 * d
     return copy
 
 
-def _ridge_of(parts: Parts, weights: Array) -> Any:
-    """The present penalty of weights by the ridge."""
+def _ridge_of_new(parts: Parts, added: Array) -> Any:
+    """The present penalty of new weights, whose features were 0 in all rows so far."""
     ridge, faded = float(parts.head[Slot.RIDGE]), float(parts.head[Slot.FADED])
     if not len(parts.visited):
         return ridge * 2.0**faded
-    visited = parts.visited[weights // PANEL]
+    visited = parts.visited[added // PANEL]
     held = plain.HOLD if len(parts.energy) else 1.0  # put back at each visit, in ridges
     return ridge * (held - (held - 1.0) * np.exp2(visited)) * np.exp2(faded - visited)
 
@@ -478,7 +478,10 @@ def _noise(vector: Floats) -> Floats:
     if not spare > 0.0:
         return np.full(parts.c, np.inf)
     away = fitted(vector)[0] - (parts.start.T if len(parts.start) else 0.0)
-    penalty = np.full(parts.d, _ridge_of(parts, np.arange(parts.d)))
+    ridge, faded = float(parts.head[Slot.RIDGE]), float(parts.head[Slot.FADED])
+    held = len(parts.visited) and not len(parts.energy)  # else put back about the present weights
+    since = parts.visited[np.arange(parts.d) // PANEL] if held else np.zeros(parts.d)
+    penalty = ridge * np.exp2(faded - since)
     if len(parts.prior):
         penalty += np.maximum(parts.prior[: parts.d], 0.0)
     residual = parts.squares - penalty @ away**2
