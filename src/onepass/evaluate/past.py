@@ -50,13 +50,14 @@ class PastRows:
 
     Examples
     --------
+    >>> import numpy as np
     >>> import onepass as op
     >>> past, model = PastRows(4), op.RLSRegressor(1e-6, op.forgetting.Window(10))
     >>> X = np.arange(40.0)[:, None]
     >>> y = np.where(X[:, 0] < 20, X[:, 0], -X[:, 0])
     >>> past.add(X, y, {"rls": model.test_then_train(X, y)})
-    >>> past.errors("rls", model).forgotten
-    True
+    >>> past.errors("rls", model).rows
+    4
     """
 
     def __init__(self, size: int, seed: int = 0) -> None:
