@@ -1,6 +1,8 @@
 """Pipeline: equal to its features and learner applied in sequence."""
 
+import copy
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -529,3 +531,22 @@ def test_a_step_of_another_class_resets_the_pipeline(changes: dict[str, Any]) ->
     with pytest.raises(NotFittedError):
         model.predict(X)
     assert_array_equal(model.partial_fit(X, X[:, 0]).predict(X), fresh.fit(X, X[:, 0]).predict(X))
+
+
+def test_threads_that_learn_one_pipeline_lose_no_row() -> None:
+    X = np.random.default_rng(0).normal(size=(3, 2))
+    y = X.sum(axis=1)
+    pipeline = Pipeline(Impute(), Scale(), RLSRegressor()).partial_fit(X, y)
+
+    def learn(k: int) -> None:
+        for i in range(150):
+            if k % 2:
+                pipeline.partial_fit(X, y)
+            else:
+                pipeline.learn_one(X[i % 3], y[i % 3])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(learn, range(4)))
+    assert pipeline.rows_seen_ == 3 + 2 * 150 * 3 + 2 * 150
+    assert [feature.rows_seen_ for feature in pipeline.features_] == [pipeline.rows_seen_]
+    assert copy.deepcopy(pipeline).rows_seen_ == pipeline.rows_seen_

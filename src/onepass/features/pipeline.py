@@ -14,7 +14,9 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from threading import RLock
 from typing import Any, Self, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.base import clone, is_classifier
@@ -44,6 +46,9 @@ from onepass.validation.table import TableLike, is_missing_value
 
 __all__ = ["Pipeline"]
 
+
+_LOCKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+"""The lock of each pipeline that learns; it is not part of the state, which is copied and saved."""
 
 _Change: TypeAlias = tuple[Transformer, dict[str, Any]]
 """A transformer, and its attributes after a row."""
@@ -541,26 +546,8 @@ class Pipeline(Composite):
         -------
         self
         """
-        row, changes = self._learn_row(x) if sample_weight else (None, [])
-        if row is None:
-            twin = copy.copy(self)
-            twin._learn_row_of_new_width(x, y, sample_weight, time)
-            self.__dict__ = twin.__dict__  # other threads predict with all steps before or after it
-            return self
-        before = getattr(self.learner_, "rows_seen_", 0)
-        try:
-            if any(feature._relative for feature, _ in changes) and self._level is not None:
-                targets: Any = self._targets(np.asarray(y)[None], 1)
-                y = targets[0] - self._level
-            if time is None:
-                self.learner_.learn_one(row, y, sample_weight)  # unchanged after an error
-            else:
-                self.learner_.learn_one(row, y, sample_weight, time=time)
-            _assign(changes)
-        except BaseException:
-            if getattr(self.learner_, "rows_seen_", 0) > before:
-                _assign(changes)  # interrupted after the learner had learned the row
-            raise
+        with self._lock:
+            self._learn_one(x, y, sample_weight, time)
         return self
 
     @public
@@ -625,22 +612,27 @@ class Pipeline(Composite):
             return self
         if other is self:
             other = copy.deepcopy(other)
-        twin = copy.copy(self)
-        if not twin._is_started:
-            twin._start()
+        with self._lock:
+            twin = copy.copy(self)
+            twin._merge(other, concurrent=concurrent)
+            self.__dict__ = twin.__dict__  # one assignment: other threads see all steps or none
+        return self
+
+    def _merge(self, other: Self, *, concurrent: bool) -> None:
+        """Merge the steps of another fitted pipeline into those of this one."""
+        if not self._is_started:
+            self._start()
         at = None
-        for mine, theirs in zip(twin.features_, other.features_, strict=True):
-            twin._check_same(mine, theirs)
+        for mine, theirs in zip(self.features_, other.features_, strict=True):
+            self._check_same(mine, theirs)
             at = mine._merge_from(theirs, at)
         if at is None:
-            at = column_positions(twin.learner_, other.learner_)
+            at = column_positions(self.learner_, other.learner_)
         elif not len(at.at):  # a learner without features has a single feature that is 0
             at = ColumnPositions(np.zeros(1, dtype=np.intp), max(at.d, 1), at.names or None)
-        if at.origins is not None and hasattr(twin.learner_, "n_features_in_"):
-            twin.learner_.grow(at.d)._start_at(np.nan_to_num(at.origins))
-        twin.learner_.join(other.learner_, at, concurrent=concurrent)
-        self.__dict__ = twin.__dict__
-        return self
+        if at.origins is not None and hasattr(self.learner_, "n_features_in_"):
+            self.learner_.grow(at.d)._start_at(np.nan_to_num(at.origins))
+        self.learner_.join(other.learner_, at, concurrent=concurrent)
 
     # -- scikit-learn -------------------------------------------------------------------
 
@@ -835,6 +827,26 @@ class Pipeline(Composite):
             return None, changes
         return x, changes
 
+    def _learn_one(self, x: Any, y: ArrayLike, sample_weight: float, time: TimeLike | None) -> None:
+        """Learn one row in place, or in a copy if the width of a step may change."""
+        row, changes = self._learn_row(x) if sample_weight else (None, [])
+        if row is None:
+            twin = copy.copy(self)
+            twin._learn_row_of_new_width(x, y, sample_weight, time)
+            self.__dict__ = twin.__dict__
+            return
+        before = getattr(self.learner_, "rows_seen_", 0)
+        try:
+            if any(feature._relative for feature, _ in changes) and self._level is not None:
+                targets: Any = self._targets(np.asarray(y)[None], 1)
+                y = targets[0] - self._level
+            self.learner_.learn_one(row, y, sample_weight, **given(time=time))
+            _assign(changes)
+        except BaseException:
+            if getattr(self.learner_, "rows_seen_", 0) > before:
+                _assign(changes)  # interrupted after the learner had learned the row
+            raise
+
     def _learn_row_of_new_width(
         self, x: Any, y: ArrayLike, sample_weight: float, time: TimeLike | None
     ) -> None:
@@ -868,19 +880,24 @@ class Pipeline(Composite):
         The first row is learned alone: what depends on the number of features at the start, such as
         the scale of random features, then does not depend on the size of the first block.
         """
-        twin = copy.copy(self)
-        if verb == "fit" or not twin._is_started:
-            twin._start()
-        rows: Any = X
-        if twin.features_:
-            rows = twin.features_[0]._check_rows(X, learning=True)
-            sample_weight = validation.weights(sample_weight, len(rows))
-        if twin.features_ and _has_rows(rows, y, named.get("time")):
-            result = twin._learn_parts(rows, y, sample_weight, verb, named)
-        else:
-            result = twin._learn_part(rows, y, sample_weight, verb, named)
-        self.__dict__ = twin.__dict__  # one assignment: an interrupt cannot split it
+        with self._lock:
+            twin = copy.copy(self)
+            if verb == "fit" or not twin._is_started:
+                twin._start()
+            rows: Any = X
+            if twin.features_:
+                rows = twin.features_[0]._check_rows(X, learning=True)
+                sample_weight = validation.weights(sample_weight, len(rows))
+            in_parts = twin.features_ and _has_rows(rows, y, named.get("time"))
+            learn = twin._learn_parts if in_parts else twin._learn_part
+            result = learn(rows, y, sample_weight, verb, named)
+            self.__dict__ = twin.__dict__
         return result
+
+    @property
+    def _lock(self) -> Any:
+        """The lock of the thread that learns; predictions do not wait for it."""
+        return _LOCKS.get(self) or _LOCKS.setdefault(self, RLock())
 
     def _learn_parts(
         self, rows: Any, y: Any, sample_weight: Any, verb: str, named: Mapping[str, Any]
