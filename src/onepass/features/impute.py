@@ -137,9 +137,10 @@ class Impute(Columnwise):
 
     def _learn_row(self, x: Any, *, checked: bool) -> tuple[Floats, dict[str, Any]] | None:
         """Return one row as imputed after it was learned; None if a column has no value yet."""
-        found = self._compiled_row(x, learning=True)
-        started = hasattr(self, "counts_") and self.counts_.all()
-        return super()._learn_row(x, checked=checked) if found is None and started else found
+        row = self._compiled_row(x, learning=True)
+        if row is None and hasattr(self, "counts_") and self.counts_.all():
+            return super()._learn_row(x, checked=checked)
+        return row
 
     def _start(self, d: int) -> None:
         if self.strategy not in self.strategies:
@@ -160,8 +161,18 @@ class Impute(Columnwise):
         self.rows_before_ = np.append(self.rows_before_, np.zeros(new, dtype=np.int64))
 
     def _step(self, X: Floats, starts: Starts) -> tuple[Floats, Starts]:
-        n, gaps = len(X), np.isnan(X)
-        since = starts.since
+        gaps = np.isnan(X)
+        placed = self._place_outputs(gaps, np.maximum(starts.rows, 0))
+        if starts.absent.any() or not self.counts_.all():
+            return self._begin(X, gaps, starts, placed)
+        placed.rows[self.places_] = starts.rows
+        return self._arrange(self._fill(X, gaps) if len(X) else X, gaps), placed
+
+    def _begin(
+        self, X: Floats, gaps: Array, starts: Starts, placed: Starts
+    ) -> tuple[Floats, Starts]:
+        """Learn rows as ``_step`` if columns may have their first values in them."""
+        n, since = len(X), starts.since
         self.rows_before_ = np.where(starts.absent, self.rows_seen_ + since, self.rows_before_)
         self.counts_ = np.where(starts.absent, 0, self.counts_)
         begin = np.flatnonzero((self.counts_ == 0) & (starts.absent | (starts.rows < 0)))
@@ -173,7 +184,6 @@ class Impute(Columnwise):
             own.absent[begin] = True
             started = begin[first[begin] < n]
             own.origins[started] = X[first[started], started]
-        placed = self._place_outputs(gaps, np.maximum(starts.rows, 0))
         for mine, out in zip(own, placed, strict=True):
             out[self.places_] = mine
         if n:

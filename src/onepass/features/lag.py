@@ -245,11 +245,14 @@ class Lag(Columnwise):
         changes[~known] = 0.0
         return changes, level
 
-    def _level(self, ahead: int) -> Any:
-        """Return the shortest lag of the row ``ahead`` rows after the last known target, or 0."""
+    def _level(self, ahead: int | None = None) -> Any:
+        """Return the shortest lag of the row ``ahead`` rows after the last known target, or 0.
+
+        By default it is the row whose prediction is due.
+        """
         if self.recent_ is None:
             return 0.0
-        at = len(self.recent_) - 1 + ahead - min(self.lags_)
+        at = len(self.recent_) - 1 + (ahead or max(self.delay, 1)) - min(self.lags_)
         return self.recent_[at] if at >= 0 else 0.0
 
     def _selection(self) -> Array:

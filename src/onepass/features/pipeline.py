@@ -37,7 +37,7 @@ from onepass.estimators import available_if
 from onepass.features.adapter import Adapter, adapted
 from onepass.features.lag import checked_targets
 from onepass.features.transformer import Starts, Transformer
-from onepass.learners.estimator import Learner
+from onepass.learners.estimator import Classifier, Learner
 from onepass.learners.estimator.composite import Composite, given
 from onepass.types import Array, ArrayLike, Floats, TimeLike
 from onepass.validation.arrays import ColumnPositions, check_same_parameters, column_positions
@@ -429,7 +429,7 @@ class Pipeline(Composite):
         """Predict transformed rows, ``ahead`` rows after the last target; default: as learned."""
         found = self.learner_.predict(Z, **options)
         lag, recent = self._differencing
-        level = None if recent is None else lag._level(ahead or self._target_delay or 1)
+        level = None if recent is None else lag._level(ahead)
         return _added(found, level)
 
     @public
@@ -837,10 +837,17 @@ class Pipeline(Composite):
             return
         before = getattr(self.learner_, "rows_seen_", 0)
         try:
-            if any(feature._relative for feature, _ in changes) and self._level is not None:
-                targets: Any = self._targets(np.asarray(y)[None], 1)
-                y = targets[0] - self._level
-            self.learner_.learn_one(row, y, sample_weight, **given(time=time))
+            for feature, _ in changes:
+                if feature._relative and (level := self._level) is not None:
+                    targets: Any = (
+                        [y] if isinstance(y, float) else self._targets(np.asarray(y)[None], 1)
+                    )
+                    y = targets[0] - level
+                    break
+            if time is None:
+                self.learner_.learn_one(row, y, sample_weight)  # unchanged after an error
+            else:
+                self.learner_.learn_one(row, y, sample_weight, time=time)
             _assign(changes)
         except BaseException:
             if getattr(self.learner_, "rows_seen_", 0) > before:
@@ -888,8 +895,11 @@ class Pipeline(Composite):
             if twin.features_:
                 rows = twin.features_[0]._check_rows(X, learning=True)
                 sample_weight = validation.weights(sample_weight, len(rows))
-            in_parts = twin.features_ and _has_rows(rows, y, named.get("time"))
-            learn = twin._learn_parts if in_parts else twin._learn_part
+            parts = not twin.learner_._started or (
+                verb == "test_then_train" and twin._has_new_terms
+            )
+            parts = parts and bool(twin.features_) and _has_rows(rows, y, named.get("time"))
+            learn = twin._learn_parts if parts else twin._learn_part
             result = learn(rows, y, sample_weight, verb, named)
             self.__dict__ = twin.__dict__
         return result
@@ -898,6 +908,11 @@ class Pipeline(Composite):
     def _lock(self) -> Any:
         """The lock of the thread that learns; predictions do not wait for it."""
         return _LOCKS.get(self) or _LOCKS.setdefault(self, RLock())
+
+    @property
+    def _has_new_terms(self) -> bool:
+        """Whether a prediction depends on features that were always 0: not if it is linear."""
+        return not self.learner_._linear or any(one.uses_units for one in self.features_)
 
     def _learn_parts(
         self, rows: Any, y: Any, sample_weight: Any, verb: str, named: Mapping[str, Any]
@@ -909,8 +924,7 @@ class Pipeline(Composite):
         n, y = len(rows), series_array(y)
         times = None if named.get("time") is None else series_array(named["time"])
         novel = np.zeros(n, dtype=bool)
-        affected = not self.learner_._linear or any(one.uses_units for one in self.features_)
-        if verb == "test_then_train" and affected:
+        if verb == "test_then_train" and self._has_new_terms:
             learned = np.arange(n) if sample_weight is None else np.flatnonzero(sample_weight > 0.0)
             novel[learned[self.features_[0]._novel_rows(rows[learned])]] = True
         cut = np.append(novel, True) | np.insert(novel, 0, True)
@@ -968,15 +982,16 @@ class Pipeline(Composite):
     @property
     def _differencing(self) -> tuple[Any, Array | None]:
         """The ``Lag`` with whose difference a regressor learns, or None, and its last targets."""
-        lag = next((one for one in self.features_ if one._relative), None)
-        lag = None if lag is None or is_classifier(self.learner_) else lag
-        return lag, getattr(lag, "recent_", None)
+        for one in self.features_:
+            if one._relative and not isinstance(self.learner_, Classifier):
+                return one, getattr(one, "recent_", None)
+        return None, None
 
     @property
     def _level(self) -> Floats | None:
         """What is added to predictions of the next row, if the learner learns differences."""
         lag, recent = self._differencing
-        return None if recent is None else lag._level(self._target_delay or 1)
+        return None if recent is None else lag._level()
 
     def _targets(self, y: ArrayLike | None, n: int) -> Array | None:
         """Return the targets for the transformers, labels as text; None if none uses them."""

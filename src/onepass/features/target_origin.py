@@ -98,7 +98,7 @@ class TargetOrigin(Columnwise):
             self.recent_ = y[:1].copy() if numbers else np.zeros(1)  # labels have no origin
         return result
 
-    def _level(self, ahead: int) -> Any:
+    def _level(self, ahead: int | None = None) -> Any:
         """Return the first target; 0 before it."""
         del ahead
         return 0.0 if self.recent_ is None else self.recent_[0]
