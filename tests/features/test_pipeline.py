@@ -40,7 +40,7 @@ from onepass.errors import (
 )
 from onepass.features import Encode, Impute, RandomReLU, Scale
 from onepass.features.pipeline import Pipeline
-from onepass.learners import RLSClassifier, RLSRegressor, SGDRegressor
+from onepass.learners import Conformal, Keyed, RLSClassifier, RLSRegressor, SGDRegressor
 from onepass.learners.estimator import Regressor
 from onepass.serialization import models
 from onepass.validation.table import Table
@@ -533,20 +533,31 @@ def test_a_step_of_another_class_resets_the_pipeline(changes: dict[str, Any]) ->
     assert_array_equal(model.partial_fit(X, X[:, 0]).predict(X), fresh.fit(X, X[:, 0]).predict(X))
 
 
-def test_threads_that_learn_one_pipeline_lose_no_row() -> None:
-    X = np.random.default_rng(0).normal(size=(3, 2))
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Pipeline(Impute(), Scale(), RLSRegressor()),
+        lambda: Conformal(RLSRegressor()),
+        lambda: Conformal(Pipeline(Impute(), RLSRegressor()), horizon=2),
+        lambda: Keyed(RLSRegressor(), by=0),
+    ],
+)
+def test_threads_that_learn_one_estimator_lose_no_row(make: Any) -> None:
+    X = np.column_stack((np.zeros(3), np.random.default_rng(0).normal(size=(3, 2))))
     y = X.sum(axis=1)
-    pipeline = Pipeline(Impute(), Scale(), RLSRegressor()).partial_fit(X, y)
+    model = make().partial_fit(X, y)
 
     def learn(k: int) -> None:
         for i in range(150):
             if k % 2:
-                pipeline.partial_fit(X, y)
+                model.partial_fit(X, y)
             else:
-                pipeline.learn_one(X[i % 3], y[i % 3])
+                model.learn_one(X[i % 3], y[i % 3])
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(learn, range(4)))
-    assert pipeline.rows_seen_ == 3 + 2 * 150 * 3 + 2 * 150
-    assert [feature.rows_seen_ for feature in pipeline.features_] == [pipeline.rows_seen_]
-    assert copy.deepcopy(pipeline).rows_seen_ == pipeline.rows_seen_
+    assert model.rows_seen_ == 3 + 2 * 150 * 3 + 2 * 150
+    inner = [model.model_] if isinstance(model, Conformal) else []
+    for part in [*getattr(model, "features_", []), *inner]:
+        assert part.rows_seen_ == model.rows_seen_
+    assert copy.deepcopy(model).rows_seen_ == model.rows_seen_

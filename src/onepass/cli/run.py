@@ -226,8 +226,9 @@ def run(
         Lagged targets as features, such as 1,48: the targets 1 and 48 rows before (with --by, of
         the same key). Stored with the model; predict forecasts the rows after the last one learned.
     horizon
-        Also measure forecasts of up to this number of rows ahead: every HORIZON rows, a copy of the
-        model forecasts the next HORIZON rows. With --interval, predict uses their widths.
+        Also measure forecasts of up to this number of rows ahead: a copy of the model forecasts the
+        next HORIZON rows, then a new copy the rows after them, and so on. With --interval, predict
+        uses the width for each number of rows ahead.
     interval
         Coverage of prediction intervals, such as 0.9, of models for regression; predict --interval
         writes them.
@@ -354,15 +355,15 @@ def _print_past(models: Mapping[str, Any], sample: "PastRows", *, quiet: bool) -
         errors = sample.errors(name, model)
         what = "MAE" if errors.numbers else "share of wrong labels"
         text = (
-            f"{name}: {what} of {errors.rows:,} past rows {errors.before:.4g} before they were "
-            f"learned, {errors.now:.4g} by the model now."
+            f"{name}: {what} of {errors.rows:,} past rows: {errors.before:.4g} when they were "
+            f"predicted, {errors.now:.4g} with the model now."
         )
         if not errors.forgotten:
             print_message(text, quiet=quiet)
             continue
-        forgets = hasattr(getattr(inner, "learner", inner), "forgetting")
+        forgets = getattr(getattr(inner, "learner", inner), "forgetting", 1.0) != 1.0
         remedy = f" To keep them: --set {name}__forgetting=1.0." if forgets else ""
-        print_message(f"{text} It has forgotten them.{remedy}")
+        print_message(f"{text} The model has forgotten them.{remedy}")
 
 
 def _print_horizon(models: Mapping[str, Any], *, quiet: bool) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from onepass.types import Array
 from onepass.validation.table import Table
@@ -84,7 +85,7 @@ class PastRows:
         return len(self._rows)
 
     def errors(self, name: str, model: Any) -> PastErrors:
-        """Return the errors of a model that has learned the rows, before them and now.
+        """Return the errors of a model on these rows, before it learned each of them, and now.
 
         Parameters
         ----------
@@ -92,14 +93,14 @@ class PastRows:
             The name of its predictions.
         model : learner or Pipeline
         """
-        numbers = all(np.asarray(y).dtype.kind == "f" for _, y, _ in self._rows)
+        numbers = not is_classifier(model)
         before, now = [], []
         for x, y, predictions in self._rows:
             pair = predictions[name], np.asarray(model.predict(x))[0]
             if numbers:
                 losses = [float(np.abs(np.asarray(p, dtype=float) - y).mean()) for p in pair]
             else:
-                losses = [float(str(p) != str(y)) for p in pair]
+                losses = [float(p != y) for p in pair]
             before.append(losses[0])
             now.append(losses[1])
         early, late = float(np.mean(before)), float(np.mean(now))

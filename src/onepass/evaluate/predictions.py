@@ -56,8 +56,8 @@ def predictions(
     ------
     block : dict of str to ndarray of shape (n,)
         The copied columns, then ``prediction``; ``prediction0``, ``prediction1``, … for a model
-        with several outputs; then ``lower`` and ``upper``, numbered likewise, or ``probability_``
-        and the class for each class.
+        with several outputs; then ``lower`` and ``upper``, with the same numbers, or
+        ``probability_`` and the class for each class.
 
     Raises
     ------

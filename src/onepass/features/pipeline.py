@@ -14,9 +14,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from threading import RLock
 from typing import Any, Self, TypeAlias
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.base import clone, is_classifier
@@ -46,9 +44,6 @@ from onepass.validation.table import TableLike, is_missing_value
 
 __all__ = ["Pipeline"]
 
-
-_LOCKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-"""The lock of each pipeline that learns; it is not part of the state, which is copied and saved."""
 
 _Change: TypeAlias = tuple[Transformer, dict[str, Any]]
 """A transformer, and its attributes after a row."""
@@ -887,31 +882,23 @@ class Pipeline(Composite):
         The first row is learned alone: what depends on the number of features at the start, such as
         the scale of random features, then does not depend on the size of the first block.
         """
-        with self._lock:
-            twin = copy.copy(self)
-            if verb == "fit" or not twin._is_started:
-                twin._start()
-            rows: Any = X
-            if twin.features_:
-                rows = twin.features_[0]._check_rows(X, learning=True)
-                sample_weight = validation.weights(sample_weight, len(rows))
-            parts = not twin.learner_._started or (
-                verb == "test_then_train" and twin._has_new_terms
-            )
-            parts = parts and bool(twin.features_) and _has_rows(rows, y, named.get("time"))
-            learn = twin._learn_parts if parts else twin._learn_part
-            result = learn(rows, y, sample_weight, verb, named)
-            self.__dict__ = twin.__dict__
+        twin = copy.copy(self)
+        if verb == "fit" or not twin._is_started:
+            twin._start()
+        rows: Any = X
+        if twin.features_:
+            rows = twin.features_[0]._check_rows(X, learning=True)
+            sample_weight = validation.weights(sample_weight, len(rows))
+        parts = not twin.learner_._started or (verb == "test_then_train" and twin._nonlinear)
+        parts = parts and bool(twin.features_) and _has_rows(rows, y, named.get("time"))
+        learn = twin._learn_parts if parts else twin._learn_part
+        result = learn(rows, y, sample_weight, verb, named)
+        self.__dict__ = twin.__dict__
         return result
 
     @property
-    def _lock(self) -> Any:
-        """The lock of the thread that learns; predictions do not wait for it."""
-        return _LOCKS.get(self) or _LOCKS.setdefault(self, RLock())
-
-    @property
-    def _has_new_terms(self) -> bool:
-        """Whether a prediction depends on features that were always 0: not if it is linear."""
+    def _nonlinear(self) -> bool:
+        """Whether predictions may depend on features that were always 0."""
         return not self.learner_._linear or any(one.uses_units for one in self.features_)
 
     def _learn_parts(
@@ -924,7 +911,7 @@ class Pipeline(Composite):
         n, y = len(rows), series_array(y)
         times = None if named.get("time") is None else series_array(named["time"])
         novel = np.zeros(n, dtype=bool)
-        if verb == "test_then_train" and self._has_new_terms:
+        if verb == "test_then_train" and self._nonlinear:
             learned = np.arange(n) if sample_weight is None else np.flatnonzero(sample_weight > 0.0)
             novel[learned[self.features_[0]._novel_rows(rows[learned])]] = True
         cut = np.append(novel, True) | np.insert(novel, 0, True)

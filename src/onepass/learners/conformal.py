@@ -61,7 +61,7 @@ from onepass.validation.table import TableLike, sliceable
 __all__ = ["Conformal"]
 
 _SCORES = ("quantiles_", "covered_", "counts_", "sums_", "runs_", "first_")
-_NONE = float(np.finfo(np.float64).max)
+_NO_SCORE = float(np.finfo(np.float64).max)  # the least of no scores; files hold no infinity
 _UNLIKELY = 1e-3  # probability of consecutive scores outside, after which q is raised to them
 
 
@@ -195,11 +195,12 @@ class Conformal(Composite):
         -------
         self
         """
-        if sample_weight == 1 and self._learn_row(x, y, time):
-            return self
-        X = [x] if isinstance(x, Mapping) else np.asarray(x)[None]
-        when = None if time is None else [time]
-        self._learn(X, np.asarray(y)[None], np.full(1, sample_weight), "learn_one", time=when)
+        with self._lock:
+            if sample_weight == 1 and self._learn_row(x, y, time):
+                return self
+            X = [x] if isinstance(x, Mapping) else np.asarray(x)[None]
+            when = None if time is None else [time]
+            self._learn(X, np.asarray(y)[None], np.full(1, sample_weight), "learn_one", time=when)
         return self
 
     def _learn_row(self, x: RowLike, y: Any, time: TimeLike | None) -> bool:
@@ -235,13 +236,13 @@ class Conformal(Composite):
             same = learned[begin : begin + period - step] == learned[begin]
             end = begin + (len(same) if same.all() else int(same.argmin()))
             part = slice(begin, end)
-            some = {name: np.asarray(value)[part] for name, value in given.items()}
+            more = {name: np.asarray(value)[part] for name, value in given.items()}
             scores = None
             try:
                 if learned[begin] and self.ahead_ is not None:
                     forecast = getattr(self.ahead_, "_forecast", self.ahead_.predict)
                     scores = np.abs(y[part] - forecast(rows[part])).reshape(end - begin, -1)
-                predictions.append(np.asarray(model.test_then_train(rows[part], y[part], **some)))
+                predictions.append(np.asarray(model.test_then_train(rows[part], y[part], **more)))
             except OnepassError as error:
                 raise error if error.row is None else error.at(row=error.row + begin) from error
             for i in range(end - begin if learned[begin] else 0):
@@ -271,11 +272,11 @@ class Conformal(Composite):
         self.counts_ = np.zeros(self.horizon, dtype=np.int64)
         self.sums_ = np.zeros((self.horizon, 0))
         self.runs_ = np.zeros((self.horizon, 0, 2))
-        self.first_ = np.zeros((self.horizon, self._few, 0))
+        self.first_ = np.zeros((self.horizon, self._warm_up, 0))
         return self.model_
 
     @property
-    def _few(self) -> int:
+    def _warm_up(self) -> int:
         """m, the number of scores before the first finite width."""
         return min(max(math.ceil(2.0 / self.alpha), 20), 1000)
 
@@ -297,19 +298,19 @@ class Conformal(Composite):
             np.array(a).reshape(h, -1) if a.size else np.zeros((h, c))
             for a in (self.quantiles_, self.covered_)
         )
-        first = self.first_.copy() if self.first_.size else np.zeros((h, self._few, c))
-        count, few = int(self.counts_[ahead]), first.shape[1]
-        warm = scores[: max(few - count, 0)]
+        first = self.first_.copy() if self.first_.size else np.zeros((h, self._warm_up, c))
+        count, m = int(self.counts_[ahead]), first.shape[1]
+        warm = scores[: max(m - count, 0)]
         first[ahead, count : count + len(warm)] = warm
-        if len(warm) and count + len(warm) == few:
+        if len(warm) and count + len(warm) == m:
             q[ahead] = self._quantile(first[ahead])
         covered[ahead] += len(warm)
         sums = self.sums_.copy() if self.sums_.size else np.zeros((h, c))
         sums[ahead] += scores.sum(axis=0)
         self.sums_ = sums
-        runs = self.runs_.copy() if self.runs_.size else np.full((h, c, 2), [0.0, _NONE])
-        late = scores[len(warm) :].T.tolist()
-        for k, column in enumerate(late if len(scores) > len(warm) else ()):
+        runs = self.runs_.copy() if self.runs_.size else np.full((h, c, 2), [0.0, _NO_SCORE])
+        further = scores[len(warm) :].T.tolist()
+        for k, column in enumerate(further if len(scores) > len(warm) else ()):
             outside, least = runs[ahead, k].tolist()
             tracked = self._tracked(q[ahead, k], column, count + len(warm), outside, least)
             q[ahead, k], inside, *runs[ahead, k] = tracked
@@ -319,7 +320,7 @@ class Conformal(Composite):
         self.quantiles_, self.covered_ = q.reshape(shape), covered.reshape(shape)
         counts = self.counts_.copy()
         counts[ahead] += len(scores)
-        self.counts_, self.first_ = counts, first if (counts < few).any() else first[:, :, :0]
+        self.counts_, self.first_ = counts, first if (counts < m).any() else first[:, :, :0]
 
     def _tracked(
         self, q: float, scores: list[float], before: int, outside: float, least: float
@@ -334,7 +335,7 @@ class Conformal(Composite):
             if score <= q:
                 inside += 1
                 q *= math.exp(-step * self.alpha)
-                outside, least = 0.0, _NONE
+                outside, least = 0.0, _NO_SCORE
             else:
                 q *= math.exp(step * (1.0 - self.alpha))  # (1)
                 outside, least = outside + 1.0, min(least, score)
@@ -571,6 +572,12 @@ class Conformal(Composite):
         MergeError
             If the parameters differ, or the models cannot be merged. Both are then unchanged.
         """
+        with self._lock:
+            self._merge(other, concurrent=concurrent)
+        return self
+
+    def _merge(self, other: Self, *, concurrent: bool) -> None:
+        """Merge another one in a copy."""
         where = "Conformal.merge"
         check_same_parameters(self, other, ("alpha", "step_size", "horizon"))
         twin, more = copy.copy(self), copy.copy(other)
@@ -583,29 +590,28 @@ class Conformal(Composite):
             twin._merge_scores(more)
         twin.rows_seen_, twin.ahead_ = twin.rows_seen_ + more.rows_seen_, None
         self.__dict__ = twin.__dict__
-        return self
 
     def _merge_scores(self, other: Self) -> None:
         """Merge widths: log q is weighted by rows, and too few scores are put together."""
-        few, shape = self._few, self.covered_.shape
+        m, shape = self._warm_up, self.covered_.shape
         one, two = self.counts_, other.counts_
         q, p = (x.quantiles_.reshape(len(one), -1).copy() for x in (self, other))
-        first = np.zeros((len(one), few, q.shape[1]))
+        first = np.zeros((len(one), m, q.shape[1]))
         for h in range(len(one)):
-            if one[h] >= few and two[h] >= few:
+            if one[h] >= m and two[h] >= m:
                 share = two[h] / (one[h] + two[h])
                 with np.errstate(divide="ignore"):
                     q[h] = np.exp((1.0 - share) * np.log(q[h]) + share * np.log(p[h]))
-            elif two[h] >= few:
+            elif two[h] >= m:
                 q[h] = p[h]
-            elif one[h] < few:
-                warm = np.concatenate([self.first_[h, : one[h]], other.first_[h, : two[h]]])[:few]
+            elif one[h] < m:
+                warm = np.concatenate([self.first_[h, : one[h]], other.first_[h, : two[h]]])[:m]
                 first[h, : len(warm)] = warm
-                if len(warm) == few:
+                if len(warm) == m:
                     q[h] = self._quantile(first[h])
         self.quantiles_, self.counts_ = q.reshape(shape), one + two
         self.covered_, self.sums_ = self.covered_ + other.covered_, self.sums_ + other.sums_
-        self.first_ = first if (self.counts_ < few).any() else first[:, :, :0]
+        self.first_ = first if (self.counts_ < m).any() else first[:, :, :0]
 
     def _quantile(self, scores: Floats) -> Floats:
         """Q of the first scores (m, c)."""

@@ -217,13 +217,14 @@ class Keyed(Composite):
         -------
         self
         """
-        if sample_weight == 1.0 and time is None and self._learn_known(x, y):
-            return self
-        target = None if y is None else np.asarray(y)[None]
-        when = None if time is None else [time]
-        weight = None if sample_weight == 1.0 else [sample_weight]
-        X = x[None] if isinstance(x, np.ndarray) else [named_row(x)]
-        self._learn(X, target, weight, "learn_one", time=when)
+        with self._lock:
+            if sample_weight == 1.0 and time is None and self._learn_known(x, y):
+                return self
+            target = None if y is None else np.asarray(y)[None]
+            when = None if time is None else [time]
+            weight = None if sample_weight == 1.0 else [sample_weight]
+            X = x[None] if isinstance(x, np.ndarray) else [named_row(x)]
+            self._learn(X, target, weight, "learn_one", time=when)
         return self
 
     def _learn_known(self, x: Any, y: Any) -> bool:
@@ -472,18 +473,24 @@ class Keyed(Composite):
         MergeError
             If the parameters differ, or the models cannot be merged. Both are then unchanged.
         """
+        with self._lock:
+            self._merge(other, concurrent=concurrent)
+        return self
+
+    def _merge(self, other: Self, *, concurrent: bool) -> None:
+        """Merge another one in a copy."""
         where = "Keyed.merge"
         names = ("by", "prior_strength", "max_keys", "max_age")
         check_same_parameters(self, other, names)
         clone(self.model).merge(clone(other.model))  # raises an error if models cannot be merged
         if not other._started:
-            return self
+            return
         twin = copy.copy(self)
         if not self._started:
             own = learned(other)
             twin.__dict__ |= own | {"states_": copy.copy(other.states_)}
             self.__dict__ = twin.__dict__
-            return self
+            return
         if self._target_shape != other._target_shape:
             raise MergeError(
                 f"both must have targets of shape {self._target_shape}, as the first "
@@ -513,7 +520,6 @@ class Keyed(Composite):
         twin._store(changed)
         states.update(removed, {})
         self.__dict__ = twin.__dict__
-        return self
 
     def _widen(self, at: ColumnPositions) -> None:
         """Add features to the learners of all keys."""

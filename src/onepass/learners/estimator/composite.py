@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import RLock
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 from sklearn.base import is_classifier
 from sklearn.utils import get_tags
@@ -18,6 +20,9 @@ from onepass.validation.table import TableLike
 
 __all__ = ["Composite", "given", "naming", "owner_of_parameter"]
 
+
+_LOCKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+"""The lock of each estimator that learns; not part of its state, which is copied and saved."""
 
 _ROWS = ("", "X", "x", "y", "sample_weight", "time")
 
@@ -76,6 +81,14 @@ class Composite(BaseEstimator):
         return getattr(self, "model", None)
 
     @property
+    def _lock(self) -> Any:
+        """The lock of the thread that learns, of which a copy is assigned after each block.
+
+        Predictions do not wait for it.
+        """
+        return _LOCKS.get(self) or _LOCKS.setdefault(self, RLock())
+
+    @property
     def _returns_proba(self) -> bool:
         return bool(is_classifier(self._inner))
 
@@ -114,7 +127,8 @@ class Composite(BaseEstimator):
         -------
         self
         """
-        self._learn(X, y, sample_weight, "fit", **given(time=time))
+        with self._lock:
+            self._learn(X, y, sample_weight, "fit", **given(time=time))
         return self
 
     @public
@@ -150,7 +164,8 @@ class Composite(BaseEstimator):
                 "`classes` must be omitted unless the model is a classifier, got "
                 f"{type(self._inner).__name__}. Remove it."
             )
-        self._learn(X, y, sample_weight, "partial_fit", **given(time=time, classes=classes))
+        with self._lock:
+            self._learn(X, y, sample_weight, "partial_fit", **given(time=time, classes=classes))
         return self
 
     @public
@@ -186,7 +201,8 @@ class Composite(BaseEstimator):
                 f"True for {type(self._inner).__name__}. Remove it."
             )
         named = given(time=time, return_proba=return_proba or None)
-        return self._learn(X, y, sample_weight, "test_then_train", **named)
+        with self._lock:
+            return self._learn(X, y, sample_weight, "test_then_train", **named)
 
     @property
     def _uses_time(self) -> bool:
