@@ -52,7 +52,8 @@ READY = [
 ]
 
 
-@pytest.mark.parametrize(("task", "name"), READY)
+# mirrororfit diverges on noisy rows, with or without gaps
+@pytest.mark.parametrize(("task", "name"), [one for one in READY if one[1] != "mirrororfit"])
 def test_ready_models_are_as_accurate_as_without_gaps(
     task: str, name: str, rng: np.random.Generator
 ) -> None:
@@ -70,8 +71,6 @@ def test_ready_models_are_as_accurate_as_without_gaps(
             abs(predictions - truth[900:]) if task == "regression" else predictions != truth[900:]
         )
         losses[missing] = float(np.mean(wrong))
-    if name == "mirrororfit":  # diverges on noisy rows, with or without gaps
-        return
     slack = 1.25 if task == "regression" else 1.2
     assert max(losses.values()) <= slack * losses[0] + (0.0 if task == "regression" else 0.04), (
         losses

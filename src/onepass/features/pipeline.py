@@ -522,9 +522,10 @@ class Pipeline(Composite):
     @public
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return R² of a regressor or the accuracy of a classifier on these rows."""
-        Z = self._transformed(X, forecasts=False)
-        y = y if self._level is None else np.asarray(y) - self._level
-        return float(self.learner.score(Z, y, sample_weight=sample_weight))
+        now = self._snapshot()
+        Z = now._transformed(X, forecasts=False)
+        y = y if now._level is None else np.asarray(y) - now._level
+        return float(now.learner.score(Z, y, sample_weight=sample_weight))
 
     @public
     def learn_one(
