@@ -1,121 +1,176 @@
-/* The temperature of a classifier's scores. */
+/* The scale and offsets of a classifier's scores. */
 #include "calibration.h"
 
-#include <float.h>
 #include <math.h>
+#include <stdint.h>
+#include <string.h>
 
-enum { HEAD = 7, SPACING = 512 };
-static const double SLOWEST = 1e-3, RIDGE = 1e-2, LEAST = -1e300, SMALL = 1e-150, LARGE = 1e150;
-static const double LARGEST = 1e100;
+enum { HEAD = 8, SPACING = 512 };
+static const double SLOWEST = 2e-3, RIDGE = 1e-2, OF_CLASS = 10.0, FARTHEST = 50.0, TIE = 1e-10, LEAST = -1e300;
+static const double SMALL = 1e-150, LARGE = 1e150;
 
 Py_ssize_t next_calibrated(Py_ssize_t i)
 {
     Py_ssize_t step = 1;
     while (step < SPACING && step <= i >> HEAD)
         step <<= 1;
-    return (i + step - 1) / step * step;
+    const Py_ssize_t interval = i / step;
+    const uint64_t drawn = ((uint64_t)interval * 0x9E3779B97F4A7C15u >> 40) % (uint64_t)step;
+    const Py_ssize_t row = interval * step + (Py_ssize_t)drawn;
+    return row >= i ? row : next_calibrated((interval + 1) * step);
 }
 
-/* One Newton step of the state. */
-static void calibrate_state(double *state, ptrdiff_t c, const double *scores, ptrdiff_t y)
+static double within_one(double step)
 {
-    double mean = 0.0, squares = 0.0, top = -INFINITY, total = 0.0, m = 0.0, second = 0.0, size = 0.0;
+    return fmin(fmax(step, -1.0), 1.0);
+}
+
+/* The step of one row. */
+static void calibrate_state(double *state, ptrdiff_t c, const double *scores, ptrdiff_t y,
+                            double weight)
+{
+    double *const head = state, *const of = state ? state + CLASSES_AT : NULL; /* a, h by class */
+    double mean = 0.0, squares = 0.0, size = 0.0;
     ptrdiff_t known = 0;
     for (ptrdiff_t k = 0; k < c; k++)
         if (scores[k] > LEAST) {
             known++;
             mean += scores[k];
-            top = scores[k] > top ? scores[k] : top;
             size = fmax(size, fabs(scores[k]));
         }
-    if (known < 2 || !(scores[y] > LEAST))
+    if (!state || known < 2 || !(scores[y] > LEAST))
         return;
     mean /= (double)known;
     for (ptrdiff_t k = 0; k < c; k++)
         if (scores[k] > LEAST)
             squares += (scores[k] - mean) * (scores[k] - mean);
-    const double s = sqrt(squares / (double)known), n = state[2] + 3.0;
-    if (!(s > fmax(SMALL, 8.0 * DBL_EPSILON * size) && s < LARGE)) /* a tie up to rounding */
+    const double s = sqrt(squares / (double)known), n = head[3];
+    if (!(s > fmax(SMALL, TIE * size) && s < LARGE)) /* a tie up to rounding */
         return;
-    const double r = fmax(2.0 / n, SLOWEST);
-    state[3] += (log(s) - state[3]) * (state[2] ? r : 1.0);
-    const double beta = exp(state[0] - state[3]);
-    if (!(beta * s < LARGEST))
-        return;
+    if (n == 0.0)
+        head[0] = -log(s);
+    head[2] += (weight - head[2]) / (n + 1.0);
+    const double omega = weight / head[2];
+    const double keep = 1.0 - fmin(omega * fmax(3.0 / (n + 4.0), SLOWEST), 0.5);
+    const double scale = fmin(exp(head[0]) * s, FARTHEST) / s, epsilon = 1.0 / (n + 3.0);
+    double top = -INFINITY, total = 0.0, m = 0.0, second = 0.0, slope = 0.0, offsets = 0.0;
+    for (ptrdiff_t k = 0; k < c; k++)
+        if (scores[k] > LEAST)
+            top = fmax(top, scale * (scores[k] - mean) + of[2 * k]);
+    for (ptrdiff_t k = 0; k < c; k++)
+        if (scores[k] > LEAST)
+            total += exp(scale * (scores[k] - mean) + of[2 * k] - top);
     for (ptrdiff_t k = 0; k < c; k++)
         if (scores[k] > LEAST) {
-            const double u = beta * (scores[k] - mean), p = exp(beta * (scores[k] - top));
-            total += p;
-            m += p * u;
-            second += p * u * u;
+            double *const a = of + 2 * k, *const h = a + 1, v = scale * (scores[k] - mean);
+            const double p = exp(v + *a - top) / total;
+            const double target = epsilon / (double)known + (k == y ? 1.0 - epsilon : 0.0);
+            const double g = omega * (target - p);
+            m += p * v;
+            second += p * v * v;
+            slope += g * v;
+            *h = keep * *h + omega * p * (1.0 - p);
+            *a += within_one(g / (2.0 * (*h + OF_CLASS)));
+            offsets += *a;
         }
-    m /= total;
-    state[1] = (1.0 - r) * state[1] + second / total - m * m;
-    const double u = beta * (scores[y] - mean);
-    state[0] -= fmin(fmax((m - (1.0 - 1.0 / n) * u) / (state[1] + RIDGE), -1.0), 1.0);
-    state[2] += 1.0;
+    for (ptrdiff_t k = 0; k < c; k++)
+        if (scores[k] > LEAST)
+            of[2 * k] -= offsets / (double)known;
+    head[1] = keep * head[1] + omega * (second - m * m);
+    head[0] += within_one(slope / (head[1] + RIDGE));
+    head[3] = n + 1.0;
 }
 
-void calibrate(Calibration *calibration, ptrdiff_t c, const double *scores, ptrdiff_t y)
+void calibrate(Calibration *calibration, ptrdiff_t c, const double *scores, ptrdiff_t y,
+               double weight)
 {
     calibration->next = next_calibrated(calibration->row);
-    calibrate_state(calibration->state, c, scores, y);
+    calibrate_state(calibration_of(calibration, c), c, scores, y, weight);
 }
 
-void calibrate_errors(double *state, ptrdiff_t c, const double *targets, double *errors)
+void calibrate_errors(double *state, ptrdiff_t c, const double *targets, double *errors,
+                      double weight)
 {
     ptrdiff_t y = 0;
     for (ptrdiff_t k = 0; k < c; k++) {
         errors[k] = targets[k] - errors[k];
         y = targets[k] > 0.0 ? k : y;
     }
-    calibrate_state(state, c, errors, y);
-}
-
-double temperature_of(const Calibration *calibration)
-{
-    return exp(calibration->state[0] - calibration->state[3]);
+    calibrate_state(state, c, errors, y, weight);
 }
 
 PyObject *calibration_get(PyObject *self, void *offset)
 {
     const Calibration *at = (Calibration *)((char *)self + (size_t)offset);
-    const double *state = at->state;
-    if (!at->classes)
+    if (!at->state)
         Py_RETURN_NONE;
-    return Py_BuildValue("(ndddd)", at->row, state[0], state[1], state[2], state[3]);
+    return Py_BuildValue("(ny#)", at->row, (const char *)at->state,
+                         at->size * (Py_ssize_t)sizeof(double));
+}
+
+int calibration_copy(Calibration *to, const Calibration *from)
+{
+    *to = *from;
+    if (!from->state)
+        return 1;
+    const size_t bytes = (size_t)from->size * sizeof(double);
+    to->state = PyMem_Malloc(bytes);
+    if (to->state)
+        memcpy(to->state, from->state, bytes);
+    else
+        PyErr_NoMemory();
+    return to->state != NULL;
 }
 
 int calibration_set(PyObject *self, PyObject *value, void *offset)
 {
-    Calibration *at = (Calibration *)((char *)self + (size_t)offset), set = {.classes = 1};
-    double *state = set.state;
+    Calibration *at = (Calibration *)((char *)self + (size_t)offset), set, copy;
+    PyObject *given;
+    Py_ssize_t c;
     if (!value || !PyTuple_Check(value)) {
         PyErr_SetString(PyExc_TypeError, "calibration: expected a tuple");
         return -1;
     }
-    if (!PyArg_ParseTuple(value, "ndddd:calibration", &set.row, &state[0], &state[1], &state[2],
-                          &state[3]))
+    if (!PyArg_ParseTuple(value, "nnO:calibration", &set.row, &c, &given))
         return -1;
+    Py_buffer view;
+    set.size = numbers_in(c, 2) + CLASSES_AT;
     set.next = next_calibrated(set.row);
-    *at = set;
+    set.state = numbers_of(given, "d", set.size, 0, &view);
+    const int good = set.state && calibration_copy(&copy, &set);
+    PyBuffer_Release(&view);
+    if (!good)
+        return -1;
+    PyMem_Free(at->state);
+    *at = copy;
     return 0;
 }
 
-/* calibrate(state, scores, y): update a state (4) with the scores of a row of class y. */
+/* calibrate(n, c, state, scores, labels, weights, fitted). */
 PyObject *calibrated(PyObject *module, PyObject *args)
 {
     Arrays a;
-    Py_ssize_t c, y;
+    Py_ssize_t n, c;
     (void)module;
-    if (!PyArg_ParseTuple(args, "nOOn:calibrate", &c, &a.given[0], &a.given[1], &y))
+    if (!PyArg_ParseTuple(args, "nnOOOOO:calibrate", &n, &c, &a.given[0], &a.given[1], &a.given[2],
+                          &a.given[3], &a.given[4]))
         return NULL;
-    if (y < 0 || y >= c)
-        return PyErr_Format(PyExc_ValueError, "calibrate: expected a class below %zd", c);
-    const Py_ssize_t sizes[] = {4, c};
-    const int good = acquire_arrays(&a, 2, "dd", sizes, 1, 0);
-    if (good)
-        calibrate_state(a.at[0], c, a.at[1], y);
+    const Py_ssize_t sizes[] = {numbers_in(c, 2) + CLASSES_AT, numbers_in(n, c), n, n,
+                                numbers_in(n, c + 1)};
+    int good = acquire_arrays(&a, 5, "ddddd", sizes, 1 | 1 << 4, 0);
+    double *state = a.at[0], *scores = a.at[1], *labels = a.at[2], *weights = a.at[3];
+    for (Py_ssize_t i = 0; good && i < n; i++)
+        if (!(labels[i] >= 0.0 && labels[i] < (double)c)) {
+            PyErr_Format(PyExc_ValueError, "calibrate: expected classes below %zd", c);
+            good = 0;
+        }
+    for (Py_ssize_t i = 0; good && i < n; i++) {
+        double *fitted = (double *)a.at[4] + i * (c + 1);
+        calibrate_state(state, c, scores + i * c, (ptrdiff_t)labels[i], weights[i]);
+        fitted[0] = exp(state[0]);
+        for (Py_ssize_t k = 0; k < c; k++)
+            fitted[1 + k] = state[CLASSES_AT + 2 * k];
+    }
     release_arrays(&a);
     return good ? Py_NewRef(Py_None) : NULL;
 }

@@ -350,7 +350,8 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     self->seen++;
     if (calibration_due(&self->calibration)) {
         self->calibration.next = next_calibrated(self->calibration.row);
-        calibrate_errors(self->calibration.state, self->c, self->target, self->errors);
+        calibrate_errors(calibration_of(&self->calibration, self->c), self->c, self->target,
+                         self->errors, weight);
     }
     Py_RETURN_TRUE;
 }
@@ -396,7 +397,8 @@ static PyObject *predict_proba_one(Object *self, PyObject *x)
 {
     if (!read_and_score(self, x))
         Py_RETURN_NONE;
-    return probabilities_object(&self->reading, self->scores, temperature_of(&self->calibration));
+    return probabilities_object(&self->reading, self->scores,
+                                calibration_of(&self->calibration, self->c));
 }
 
 /* The live numbers of the parts of the state, in the order of `get`. */
@@ -490,7 +492,8 @@ static PyObject *copy(Object *self, PyObject *unused)
     memcpy((char *)twin + HEAD, (char *)self + HEAD, sizeof *self - HEAD);
     reading_copy(&twin->reading, &self->reading);
     twin->memory = twin->fixed = NULL;
-    if (move(twin, self, self->room, self->width))
+    const int fitted = calibration_copy(&twin->calibration, &self->calibration);
+    if (fitted && move(twin, self, self->room, self->width))
         return (PyObject *)twin;
     Py_DECREF(twin);
     return PyErr_NoMemory();
@@ -501,6 +504,7 @@ static void destroy(Object *self)
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     free(self->memory);
     free(self->fixed);
+    PyMem_Free(self->calibration.state);
     reading_close(&self->reading);
     freefunc free_ = (freefunc)PyType_GetSlot(type, Py_tp_free);
     free_(self);
@@ -531,7 +535,7 @@ static PyMemberDef members[] = {
 };
 
 static PyGetSetDef computed[] = {
-    {"calibration", calibration_get, calibration_set, "(row, theta, H, N, L), or None.",
+    {"calibration", calibration_get, calibration_set, "(row, state), or None; set as (row, c, state).",
      (void *)offsetof(Object, calibration)},
     {NULL, NULL, NULL, NULL, NULL},
 };

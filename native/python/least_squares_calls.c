@@ -308,7 +308,7 @@ static PyObject *make_single(PyTypeObject *type, PyObject *args, PyObject *kwarg
         else if (!self->row)
             PyErr_NoMemory();
         else if (calibration != Py_None)
-            numbers_of(calibration, "d", 4, 1, &self->calibration);
+            numbers_of(calibration, "d", CLASSES_AT + 2 * self->s.c, 1, &self->calibration);
     }
     if (PyErr_Occurred()) {
         Py_DECREF(self);
@@ -395,7 +395,7 @@ static PyObject *learn_one(Single *self, PyObject *const *args, Py_ssize_t count
                     self->scores);
     restore_mode(mode);
     if (calibration && next_calibrated(row) == row)
-        calibrate_errors(calibration, self->s.c, self->targets, self->scores);
+        calibrate_errors(calibration, self->s.c, self->targets, self->scores, weight);
     return good ? Py_NewRef(Py_True)
                 : PyErr_Format(PyExc_OverflowError, "the state must be finite");
 }
@@ -416,7 +416,7 @@ static PyObject *predict_proba_one(Single *self, PyObject *x)
         Py_RETURN_NONE;
     if (!predict(self))
         return NULL;
-    return probabilities_object(&self->format->reading, self->scores, exp(state[0] - state[3]));
+    return probabilities_object(&self->format->reading, self->scores, state);
 }
 
 /* predict_std(x): a numeric prediction and its standard deviation; or None. */

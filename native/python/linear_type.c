@@ -96,7 +96,7 @@ static int read_target(Object *self, PyObject *given)
 }
 
 /* Update the calibration with the scores of the current row; two classes share one score. */
-static void fit_temperature(Object *self)
+static void fit_probabilities(Object *self)
 {
     const double *z = self->predictions, *target = self->target;
     const double two[] = {-0.5 * z[0], 0.5 * z[0]};
@@ -104,9 +104,9 @@ static void fit_temperature(Object *self)
     for (ptrdiff_t k = 1; self->loss && k < self->model.c; k++)
         y = target[k] > 0.0 ? k : y;
     if (self->model.c == 1)
-        calibrate(&self->calibration, 2, two, target[0] > 0.0);
+        calibrate(&self->calibration, 2, two, target[0] > 0.0, 1.0);
     else
-        calibrate(&self->calibration, self->model.c, z, y);
+        calibrate(&self->calibration, self->model.c, z, y, 1.0);
 }
 
 /* learn_one(x, y, weight): return whether the row was learned; if not, the state is unchanged. */
@@ -137,7 +137,7 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     rule->t++;
     self->seen++;
     if (calibration_due(&self->calibration))
-        fit_temperature(self);
+        fit_probabilities(self);
     Py_RETURN_TRUE;
 }
 
@@ -169,7 +169,7 @@ static PyObject *predict_proba_one(Object *self, PyObject *x)
     for (ptrdiff_t k = 0; self->loss == LOGISTIC && k < self->model.c; k++)
         z[k] = fmin(z[k], 0.0) - log1p(exp(-fabs(z[k]))); /* one-vs-rest */
     return probabilities_object(&self->reading, self->model.c == 1 ? two : z,
-                                temperature_of(&self->calibration));
+                                calibration_of(&self->calibration, self->reading.c));
 }
 
 /* A new object with storage; NULL with an error on failure. */
@@ -240,15 +240,18 @@ static PyObject *copy(Object *self, PyObject *unused)
     twin->statistics = self->statistics;
     twin->rule = self->rule;
     twin->seen = self->seen;
-    twin->calibration = self->calibration;
     twin->mistakes = self->mistakes;
-    return (PyObject *)twin;
+    if (calibration_copy(&twin->calibration, &self->calibration))
+        return (PyObject *)twin;
+    Py_DECREF(twin);
+    return NULL;
 }
 
 static void drop(Object *self)
 {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     PyMem_Free(self->numbers);
+    PyMem_Free(self->calibration.state);
     reading_close(&self->reading);
     freefunc free_ = (freefunc)PyType_GetSlot(type, Py_tp_free);
     free_(self);
@@ -281,7 +284,7 @@ static PyMemberDef members[] = {
 };
 
 static PyGetSetDef computed[] = {
-    {"calibration", calibration_get, calibration_set, "(row, theta, H, N, L), or None.",
+    {"calibration", calibration_get, calibration_set, "(row, state), or None; set as (row, c, state).",
      (void *)offsetof(Object, calibration)},
     {NULL, NULL, NULL, NULL, NULL},
 };

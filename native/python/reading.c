@@ -1,6 +1,8 @@
 /* Conversion of plain rows, targets and labels from Python. */
 #include "reading.h"
 
+#include "calibration.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -249,15 +251,24 @@ PyObject *prediction_object(const Reading *reading, const double *scores)
     return label_object(reading, best);
 }
 
-PyObject *probabilities_object(const Reading *reading, const double *scores, double temperature)
+/* A score, scaled and with the offset of its class. */
+static double fitted(double score, double scale, const double *state, Py_ssize_t k)
+{
+    return scale * score + (state ? state[CLASSES_AT + 2 * k] : 0.0);
+}
+
+PyObject *probabilities_object(const Reading *reading, const double *scores, const double *state)
 {
     PyObject *label, *place;
     Py_ssize_t at = 0;
-    double top = scores[0], total = 0.0;
+    const double scale = state ? exp(state[0]) : 1.0;
+    double most = scores[0], top = -INFINITY, total = 0.0;
     for (Py_ssize_t k = 1; k < reading->c; k++)
-        top = fmax(top, scores[k]);
+        most = fmax(most, scores[k]);
     for (Py_ssize_t k = 0; k < reading->c; k++)
-        total += exp((scores[k] - top) * temperature);
+        top = fmax(top, fitted(scores[k] - most, scale, state, k));
+    for (Py_ssize_t k = 0; k < reading->c; k++)
+        total += exp(fitted(scores[k] - most, scale, state, k) - top);
     if (reading->labels == Py_None || isnan(total))
         Py_RETURN_NONE;
     PyObject *shares = PyDict_New();
@@ -265,7 +276,7 @@ PyObject *probabilities_object(const Reading *reading, const double *scores, dou
         const Py_ssize_t k = PyLong_AsSsize_t(place);
         const int good = k >= 0 && k < reading->c;
         PyObject *share =
-            good ? PyFloat_FromDouble(exp((scores[k] - top) * temperature) / total) : NULL;
+            good ? PyFloat_FromDouble(exp(fitted(scores[k] - most, scale, state, k) - top) / total) : NULL;
         if (!share || PyDict_SetItem(shares, label, share) < 0)
             Py_CLEAR(shares);
         Py_XDECREF(share);

@@ -59,9 +59,10 @@ Py_ssize_t read_label(const Reading *reading, PyObject *given);
 PyObject *number_object(const Reading *reading, const double *scores);
 PyObject *label_object(const Reading *reading, Py_ssize_t place);
 
-/* A dict from labels to their probabilities, the softmax of the scores (c) times the temperature;
-   None if these are too large, or if there are no labels. */
-PyObject *probabilities_object(const Reading *reading, const double *scores, double temperature);
+/* A dict from labels to their probabilities, the softmax of the scores (c), with the scale and
+   offsets of the state of a calibration or NULL; None if these are too large, or if there are no
+   labels. */
+PyObject *probabilities_object(const Reading *reading, const double *scores, const double *state);
 
 /* `number_object`, or the label with the largest score, the last one of a tie. */
 PyObject *prediction_object(const Reading *reading, const double *scores);

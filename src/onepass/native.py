@@ -70,7 +70,7 @@ Predictions are converted by the type ``number``, are vectors if ``number`` is a
 creates an array of c doubles, or are elements of ``labels``, whose outputs are ``places``.
 
 ``Single(vector, format, calibration, rows, timed)`` is a view of a vector, which learns and
-predicts single rows of a ``Format``. ``calibration`` is None or the state (4,) of a calibration,
+predicts single rows of a ``Format``. ``calibration`` is None or the state (4 + 2 c,) of a calibration,
 which is updated. The row number ``rows`` is left to Python; with 0, none. Rows must be learned with
 ``fade`` if ``timed``, else without.
 ``learn_one(x, y, weight[, fade])`` returns whether the row was learned, and raises OverflowError if
@@ -89,8 +89,9 @@ covariances and the sums of squares (k, c) are updated in place, and the predict
 written. ``q`` (k, p) are the process noises; ``G`` and ``F`` (p, p), the transposed transition, may
 be None. A row whose first target is NaN has none. Returns whether all numbers are finite.
 
-``calibrate(c, state, scores, y)`` updates the state (4,) of a calibration with the scores (c,) of a
-row of class y.
+``calibrate(n, c, state, scores, labels, weights, fitted)`` updates the state (4 + 2 c,) of a
+calibration with the scores (n, c), the classes (n,) and the weights (n,) of rows, and writes the
+scale and offsets after each, (n, 1 + c).
 
 ``transpose(n, columns, rows)`` writes a tuple of q columns of n numbers each, arrays of any stride
 and any type of integers, booleans, float32 or float64, as the rows (n, q); it returns whether all

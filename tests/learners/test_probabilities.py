@@ -11,7 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize
+from scipy.special import softmax
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_digits, make_classification
 from sklearn.metrics import log_loss
@@ -56,8 +57,13 @@ def test_probabilities_are_in_the_order_of_the_classes_and_sum_to_one(case: Case
     assert found.shape == (60, len(learner.classes_))
     assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
     assert (found >= 0.0).all()
-    chosen = found[np.arange(60), np.searchsorted(learner.classes_, learner.predict(X))]
-    assert (chosen == found.max(axis=1)).all()
+    if learner._calibrated:  # the softmax of scaled scores with offsets
+        fitted = calibration.scale_and_offsets(learner.calibration_)
+        logs = fitted[0] * learner._scores(X) + fitted[1:]
+        assert_allclose(found, softmax(logs, axis=1), rtol=1e-9, atol=1e-12)
+    else:
+        chosen = found[np.arange(60), np.searchsorted(learner.classes_, learner.predict(X))]
+        assert (chosen == found.max(axis=1)).all()
     one = learner.predict_proba_one(X[3])
     assert list(one) == learner.classes_.tolist()
     assert_allclose(list(one.values()), found[3], rtol=1e-9, atol=1e-12)
@@ -112,7 +118,7 @@ def test_probabilities_survive_copies_and_files(case: Case, tmp_path: Path) -> N
     for twin in twins:
         twin.partial_fit(X[45:], y[45:])
         assert_allclose(twin.predict_proba(X), learner.predict_proba(X), rtol=0, atol=1e-9)
-    assert calibration.START.tolist() == [0.0] * 4
+    assert not calibration.start(2).any()
 
 
 @pytest.mark.parametrize("model", SCORES, ids=names)
@@ -126,7 +132,7 @@ def test_blocks_and_single_rows_give_equal_probabilities(model: Any, c: int) -> 
     for i, part in enumerate(np.array_split(np.arange(400), [1, 7, 130, 131, 300])):
         verb = three.test_then_train if i % 2 else three.partial_fit
         verb(X[part], y[part])
-    assert one.calibration_[2] > 200
+    assert one.calibration_[3] > 200
     assert_allclose(one.calibration_, two.calibration_, rtol=1e-6)
     assert_allclose(three.calibration_, two.calibration_, rtol=1e-6)
     assert_allclose(one.predict_proba(X), two.predict_proba(X), rtol=0, atol=1e-6)
@@ -194,34 +200,36 @@ def test_new_classes_may_come_at_any_time() -> None:
     model = op.RLSClassifier().partial_fit(X[late], y[late])
     found = model.predict_proba(X)
     assert found.shape == (600, 4)
-    assert log_loss(y, found) < 1.1
+    assert log_loss(y, found) < 1.2  # the offsets contain that the last rows have one class
 
 
 @pytest.mark.parametrize("model", [SCORES[0], *SCORES[3:]], ids=[names[0], *names[3:]])
-def test_temperature_is_near_the_best_one_in_hindsight(model: Any) -> None:
-    X, y = overlapping(6000, 3)
-    model = copy.deepcopy(model).partial_fit(X[:4000], y[:4000])
-    scores = model._scores(X[4000:])
+def test_scale_and_offsets_are_near_the_best_ones_in_hindsight(model: Any) -> None:
+    X, y = overlapping(9000, 3)
+    rare = np.arange(9000)[(y > 0) | (np.arange(9000) % 8 == 0)]  # a class of 6 %
+    X, y = X[rare], y[rare]
+    model = copy.deepcopy(model).partial_fit(X[:4500], y[:4500])
+    scores = model._scores(X[4500:])
 
-    def loss(log_beta: float) -> float:
-        state = np.array([log_beta, 0.0, 0.0, 0.0])
-        return float(
-            log_loss(y[4000:], calibration.probabilities(scores, calibration.temperature(state)))
-        )
+    def loss(fitted: Any) -> float:
+        P = calibration.probabilities(scores, np.append(np.exp(fitted[0]), fitted[1:]))
+        return float(log_loss(y[4500:], P))
 
-    best = minimize_scalar(loss, bounds=(-12, 12), method="bounded").fun
-    assert log_loss(y[4000:], model.predict_proba(X[4000:])) < best + 0.01
+    best = min(minimize(loss, [first, 0.0, 0.0, 0.0]).fun for first in (-2.0, 0.0, 2.0))
+    moving = isinstance(model, op.Perceptron)  # each mistake changes its weights as at the start
+    limit = best + (0.07 if moving else 0.03)
+    assert log_loss(y[4500:], model.predict_proba(X[4500:])) < limit
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1e6])
-def test_temperature_does_not_depend_on_the_unit_of_the_scores(unit: float) -> None:
+def test_probabilities_do_not_depend_on_the_unit_of_the_scores(unit: float) -> None:
     X, y = overlapping(500)
     one = op.Perceptron(fit_intercept=True).partial_fit(X, y)
     two = op.Perceptron(step_size=unit, fit_intercept=True).partial_fit(X, y)
     assert_allclose(one.predict_proba(X), two.predict_proba(X), rtol=1e-6)
 
 
-def test_merged_classifiers_average_their_temperatures() -> None:
+def test_merged_classifiers_average_their_scales_and_offsets() -> None:
     X, y = overlapping(900)
     one = op.RLSClassifier().partial_fit(X[:300], y[:300])
     two = op.RLSClassifier().partial_fit(X[300:], y[300:])
@@ -229,7 +237,7 @@ def test_merged_classifiers_average_their_temperatures() -> None:
     one.merge(two)
     assert_allclose(one.calibration_, state)
     whole = op.RLSClassifier().partial_fit(X, y)
-    assert_allclose(one.predict_proba(X), whole.predict_proba(X), atol=0.03)
+    assert log_loss(y, one.predict_proba(X)) < log_loss(y, whole.predict_proba(X)) + 0.01
     new = op.RLSClassifier().merge(two)
     assert_allclose(new.calibration_, two.calibration_)
 
@@ -241,40 +249,46 @@ def test_compiled_and_numpy_updates_are_equal(monkeypatch: Any) -> None:
     rows[5][0] = -np.inf
     rows += [np.array([1e300, -1e300]), np.array([np.nan, 1.0]), np.array([2.0, 2.0])]
     labels = [int(rng.integers(len(row))) for row in rows]
+    weights = rng.exponential(size=len(rows))
     states = []
     for loops in (native.loops, None):
         monkeypatch.setattr(native, "loops", loops)
-        state = calibration.START
-        for row, y in zip(rows, labels, strict=True):
-            state = calibration.updated(state, row, y)
+        state = calibration.start(5)
+        for row, y, weight in zip(rows, labels, weights, strict=True):
+            scores = np.append(row, np.full(5 - len(row), -np.inf))
+            state, _ = calibration.updated(state, scores[None], np.array([y]), weight[None])
         states.append(state)
     assert_allclose(states[0], states[1], rtol=1e-9)
-    assert states[0][2] > 200
+    assert states[0][3] > 200
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("units", [(1e-140, 1e140), (1e140, 1e-140), (1e-100, 1.0)])
-def test_temperature_stays_finite_when_the_unit_of_the_scores_changes(
+def test_scale_stays_finite_when_the_unit_of_the_scores_changes(
     units: tuple[float, float],
     compiled: bool,  # noqa: FBT001
     monkeypatch: Any,
 ) -> None:
     if not compiled:
         monkeypatch.setattr(native, "loops", None)
-    rng, state = np.random.default_rng(0), calibration.START
-    for unit in np.repeat(units, 100):
-        state = calibration.updated(state, unit * rng.normal(size=3), int(rng.integers(3)))
+    rng, state = np.random.default_rng(0), calibration.start(3)
+    scores = np.repeat(units, 100)[:, None] * rng.normal(size=(200, 3))
+    state, fitted = calibration.updated(state, scores, rng.integers(3, size=200))
     assert np.isfinite(state).all()
-    assert_allclose(
-        calibration.probabilities(np.eye(3) * units[1], calibration.temperature(state)).sum(axis=1),
-        1.0,
-    )
+    assert np.isfinite(fitted).all()
+    found = calibration.probabilities(np.eye(3) * units[1], fitted[-1])
+    assert_allclose(found.sum(axis=1), 1.0)
 
 
 def test_rows_that_are_used() -> None:
-    assert list(calibration.rows(0, 130)) == [*range(129)]
-    assert list(calibration.rows(250, 16)) == [0, 2, 4, 6, 10, 14]
-    assert list(calibration.rows(10**9 + 1, 1024)) == [511, 1023]
+    assert list(calibration.rows(0, 256)) == [*range(256)]
+    used = np.array([*calibration.rows(0, 1 << 16)])
+    for first, width in ((256, 2), (512, 4), (1024, 8), (1 << 15, 256)):
+        part = used[(used >= first) & (used < 2 * first)]
+        assert (np.diff(part // width) == 1).all()
+        assert len(part) == 128
+        assert len(set(part % 2)) == 2  # labels of a period are all met
+    assert len([*calibration.rows(10**9 + 1, 10240)]) in {19, 20, 21}
     joined = [i + at for at in range(0, 5000, 7) for i in calibration.rows(at, 7)]
     assert joined == list(calibration.rows(0, 5005))
 
@@ -291,7 +305,6 @@ def test_probabilities_of_networks(loss: str, tmp_path: Path) -> None:
     net: Any = op.nn.EKF(module, loss=loss, noise=3.0).learn(x[:400], labels[:400])
     found = net.predict_proba(x[400:])
     assert_allclose(found.sum(dim=1), 1.0)
-    assert torch.equal(found.argmax(dim=1), net.predict(x[400:]))
     assert log_loss(y[400:], found) < 0.95 * log_loss(y[400:], np.full((100, 3), 1 / 3))
     if loss == "cross_entropy":
         assert torch.equal(found, net.outputs(x[400:]).double().softmax(dim=1))

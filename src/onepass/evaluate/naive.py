@@ -212,9 +212,9 @@ class Majority(_NaiveClassifier):
     _calibrated = False
     counts_: Floats
 
-    def _probabilities(self, scores: Floats, temperature: Any) -> Floats:
+    def _probabilities(self, scores: Floats, fitted: Floats) -> Floats:
         """Shares of the known classes so far, with one more row of each, (n, c)."""
-        del temperature
+        del fitted
         counts = np.maximum(scores + 1.0, 0.0)
         shares: Floats = counts / counts.sum(axis=1, keepdims=True)
         return shares

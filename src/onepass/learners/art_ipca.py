@@ -496,7 +496,8 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
                 for i in rows if joint else {a}.intersection(rows):
                     row = self._scores(X[i : i + 1])[0]
                     row = row if class_mask is None else np.where(class_mask[i], row, -np.inf)
-                    state = calibration.updated(state, row, int(labels[i]))
+                    weight = None if s is None else s[i : i + 1]
+                    state, _ = calibration.updated(state, row[None], labels[i : i + 1], weight)
             weights = None if s is None else s[a:b]
             winners = self._match_and_update(X[a:b], labels[a:b], weights).labels
             matched = np.flatnonzero(winners >= 0)
@@ -504,10 +505,8 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
         self.calibration_ = state
         return scores
 
-    def _calibrate(self, scores: Floats, *rows: object) -> Floats:
+    def _calibrate(self, *rows: object) -> None:
         """Do nothing: ``_learn`` calibrates, as it alone has the similarities."""
-        del rows
-        return np.ones(len(scores))
 
     def _scores(self, X: Floats) -> Floats:
         X, c = X.astype(np.float64, copy=False), len(self.classes_)

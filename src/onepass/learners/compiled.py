@@ -68,7 +68,8 @@ class Compiled:
             own[name] = getattr(self, name) - getattr(compiled, counted)
         if getattr(self, "_calibrated", False):
             own["calibration_"] = self.calibration_
-            compiled.calibration = self.rows_seen_, *own["calibration_"].tolist()
+            state = own["calibration_"]
+            compiled.calibration = self.rows_seen_, len(self.classes_), state
         self.__dict__ = own | {"_compiled": compiled}
 
     def _decompile(self) -> None:
@@ -84,7 +85,7 @@ class Compiled:
         if compiled is None:
             return values
         if compiled.calibration:
-            values["calibration_"] = np.array(compiled.calibration[1:])
+            values["calibration_"] = np.array(self.calibration_)
         counts: dict[str, int] = {}
         copies: Mapping[str, Any] = {}
         while counts != (counts := self._counted(compiled)):  # another thread may learn meanwhile

@@ -222,8 +222,8 @@ class Posterior(ClassLearner):
         logs: Floats = apart - np.log(np.exp(apart).sum(axis=1, keepdims=True))
         return np.where(logs <= UNSEEN / 4, -np.inf, logs)
 
-    def _probabilities(self, scores: Floats, temperature: Any) -> Floats:
-        del temperature
+    def _probabilities(self, scores: Floats, fitted: Floats) -> Floats:
+        del fitted
         probabilities: Floats = np.exp(self._log_probabilities(scores))
         return probabilities
 

@@ -527,13 +527,13 @@ class SGDClassifier(BaseSGD, Classifier):
     def _calibrated(self) -> bool:
         return self.loss != "logistic"
 
-    def _probabilities(self, scores: Floats, temperature: Any) -> Floats:
+    def _probabilities(self, scores: Floats, fitted: Floats) -> Floats:
         """Those of the logistic loss; of several classes one-vs-rest, divided by their sum."""
         if self._calibrated:
-            return super()._probabilities(scores, temperature)
+            return super()._probabilities(scores, fitted)
         two = (scores > -np.inf).sum(axis=1, keepdims=True) == 2  # halves of one problem
         logarithms = np.where(two, scores, -np.logaddexp(0.0, -scores))
-        return calibration.probabilities(logarithms, 1.0)
+        return calibration.probabilities(logarithms)
 
     def _start(self, d: int, c: int) -> None:
         super()._start(d, c)

@@ -178,7 +178,7 @@ class Learner(ABC):
         self.chunk = chunk
         self.network = self._network_class(module)(module, learns, chunk=chunk, where=self._where)
         self.rows_seen_ = 0
-        self.calibration_: Any = None  # (4,) as in onepass.linalg.calibration
+        self.calibration_: Any = None  # (4 + 2 c,) as in onepass.linalg.calibration
         self._outputs: int | None = None
         self._shape: tuple[int, ...] | None = None  # of one learned target
         self._refused: Any = 0
@@ -336,8 +336,8 @@ class Learner(ABC):
         """Predict probabilities of the classes 0 … c − 1, of shape (n, c) in float64.
 
         With the cross-entropy, the softmax of the outputs. With ``loss="one_hot"``, the softmax of
-        the outputs multiplied by a temperature, which minimises the log loss of the outputs before
-        their rows were learned (:mod:`onepass.linalg.calibration`).
+        the outputs multiplied by a scale, plus an offset for each class, which minimise the log
+        loss of the outputs before their rows were learned (:mod:`onepass.linalg.calibration`).
 
         Parameters
         ----------
@@ -346,7 +346,10 @@ class Learner(ABC):
         """
         outputs = self.network.outputs(self.network.prepare(x))
         if self.loss == "one_hot" and self.calibration_ is not None:
-            outputs = outputs.double() * calibration.temperature(self.calibration_)
+            fitted = outputs.new_tensor(
+                calibration.scale_and_offsets(self.calibration_), dtype=torch.float64
+            )
+            outputs = fitted[0] * outputs.double() + fitted[1:]
         return outputs.double().softmax(dim=1)
 
     @public
@@ -647,10 +650,12 @@ class Learner(ABC):
             if isinstance(error, Exception):
                 locate_failure(call, error, i, min(width, call.rows.n - i))
             raise
-        for k in calibration.rows(first, len(y)) if self.loss == "one_hot" else ():
-            state = calibration.START if self.calibration_ is None else self.calibration_
-            row = outputs[k].double().cpu().numpy()
-            self.calibration_ = calibration.updated(state, row, int(y[k].argmax()))
+        rows = list(calibration.rows(first, len(y))) if self.loss == "one_hot" else []
+        if rows:
+            scores, labels = outputs[rows].double().cpu().numpy(), y[rows].argmax(dim=1)
+            state = self.calibration_
+            state = calibration.start(scores.shape[1]) if state is None else state
+            self.calibration_, _ = calibration.updated(state, scores, labels.cpu().numpy())
         return outputs
 
     def _rows_a_step(self, n: int) -> int:

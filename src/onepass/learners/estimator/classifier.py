@@ -31,21 +31,21 @@ _FEW = 4096  # labels times classes up to which comparison is faster than binary
 
 
 class CalibrationState(StateAttribute):
-    """The state of a calibration (4,), in the instance or in its compiled state."""
+    """The state of a calibration (4 + 2 c,), in the instance or in its compiled state."""
 
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
         if owner is None:
             return self
         compiled = owner.__dict__.get("_compiled")
         if compiled is not None and compiled.calibration:
-            return np.array(compiled.calibration[1:])
-        return owner.__dict__.get("calibration_", calibration.START)
+            return np.frombuffer(compiled.calibration[1])
+        return owner.__dict__.get("calibration_", calibration.start(len(owner.classes_)))
 
     def __set__(self, owner: Any, value: Any) -> None:
         owner.__dict__["calibration_"] = value
         compiled = owner.__dict__.get("_compiled")
         if compiled is not None and compiled.calibration:
-            compiled.calibration = compiled.calibration[0], *value.tolist()
+            compiled.calibration = compiled.calibration[0], len(owner.classes_), value
 
 
 class Classifier(ClassifierMixin, Learner):
@@ -65,7 +65,7 @@ class Classifier(ClassifierMixin, Learner):
 
     @property
     def _calibrated(self) -> bool:
-        """Whether probabilities are made from scores by a temperature."""
+        """Whether probabilities are made from scores by a scale and offsets."""
         return True
 
     @abstractmethod
@@ -150,10 +150,14 @@ class Classifier(ClassifierMixin, Learner):
         with self._rollback_on_error():
             new = not self._started
             found = self._learn_block(X, y, sample_weight, "test_then_train", time)
-            scores, mask, temperatures = found
+            scores, mask, calibrated = found
+            if not len(scores):
+                return self._to_predictions(scores, mask), scores
+            fitted, last = calibrated
             unknown = np.zeros(scores.shape, dtype=bool) if mask is None else ~mask
+            before = np.repeat(fitted, np.diff(last, prepend=-1, append=len(scores) - 1), axis=0)
             with np.errstate(invalid="ignore"):
-                P = self._probabilities(np.where(unknown, -np.inf, scores), temperatures[:, None])
+                P = self._probabilities(np.where(unknown, -np.inf, scores), before)
             if new:
                 on = np.broadcast_to(1 if sample_weight is None else sample_weight, len(P)) > 0
                 unknown[np.cumsum(on) <= on] = True
@@ -174,8 +178,10 @@ class Classifier(ClassifierMixin, Learner):
         """Probabilities of the classes.
 
         Discriminants and the logistic loss compute them from their model. All other classifiers
-        multiply the scores by a temperature and apply softmax. The temperature minimises the log
-        loss of prequential predictions (:mod:`onepass.linalg.calibration`).
+        multiply the scores by a scale, add an offset for each class, and apply softmax. Scale and
+        offsets minimise the log loss of prequential predictions
+        (:mod:`onepass.linalg.calibration`). So they contain how frequent the classes are, and the
+        most probable class of a row can be another than the prediction, that of the largest score.
 
         Parameters
         ----------
@@ -184,8 +190,7 @@ class Classifier(ClassifierMixin, Learner):
         Returns
         -------
         probabilities : ndarray of shape (n, c)
-            In the order of ``classes_``; the rows sum to 1. The most probable class is the
-            prediction.
+            In the order of ``classes_``; the rows sum to 1.
 
         Raises
         ------
@@ -193,11 +198,11 @@ class Classifier(ClassifierMixin, Learner):
             If no row was learned.
         """
         scores = self._scores(self._matrix(X))
-        return self._probabilities(scores, calibration.temperature(self.calibration_))
+        return self._probabilities(scores, calibration.scale_and_offsets(self.calibration_))
 
-    def _probabilities(self, scores: Floats, temperature: Any) -> Floats:
-        """Probabilities from scores (n, c), −inf for unknown classes; temperatures as (n, 1)."""
-        return calibration.probabilities(scores, temperature)
+    def _probabilities(self, scores: Floats, fitted: Floats) -> Floats:
+        """Probabilities from scores (n, c), −inf for unknown classes."""
+        return calibration.probabilities(scores, fitted)
 
     @public
     def predict_proba_one(self, x: RowLike) -> dict[Any, float]:
@@ -225,20 +230,24 @@ class Classifier(ClassifierMixin, Learner):
         return probabilities
 
     def _calibrated_rows(self, n: int) -> list[int]:
-        """Those of the last n rows, numbered from 0, that fit the temperature."""
+        """Those of the last n rows, numbered from 0, that fit the probabilities."""
         return list(calibration.rows(self.rows_seen_ - n, n)) if self._calibrated else []
 
     def _calibrate(
         self, scores: Floats, Y: Floats, s: Floats | None, class_mask: Array | None
-    ) -> Floats:
+    ) -> tuple[Floats, Array]:
         on = np.arange(len(Y)) if s is None else np.flatnonzero(s)
         rows = on[self._calibrated_rows(len(on))]
-        found = [calibration.temperature(self.calibration_)]
-        for i in rows:
-            row = scores[i] if class_mask is None else np.where(class_mask[i], scores[i], -np.inf)
-            self.calibration_ = calibration.updated(self.calibration_, row, int(Y[i].argmax()))
-            found.append(calibration.temperature(self.calibration_))
-        return np.repeat(found, np.diff(rows, prepend=-1, append=len(Y) - 1))
+        fitted = calibration.scale_and_offsets(self.calibration_)[None]
+        if len(rows):
+            used = scores[rows]
+            if class_mask is not None:
+                used = np.where(class_mask[rows], used, -np.inf)
+            self.calibration_, found = calibration.updated(
+                self.calibration_, used, Y[rows].argmax(axis=1), None if s is None else s[rows]
+            )
+            fitted = np.vstack([fitted, found])
+        return fitted, rows
 
     def _receive_targets(
         self, y: ArrayLike | None, n: int, s: Floats | None
@@ -292,7 +301,10 @@ class Classifier(ClassifierMixin, Learner):
                 "Train both with labels that are all text, or all whole numbers."
             ) from error
         self._set_classes(united)
-        self.calibration_ = calibration.merged(self.calibration_, other.calibration_)
+        if self._calibrated:
+            new = np.flatnonzero(~np.isin(united, other.classes_))
+            theirs = calibration.grown(other.calibration_, new)
+            self.calibration_ = calibration.merged(self.calibration_, theirs)
         places: Array = np.searchsorted(self.classes_, other.classes_)
         return places
 
@@ -313,8 +325,11 @@ class Classifier(ClassifierMixin, Learner):
             return
         at = np.flatnonzero(~np.isin(classes, self.classes_))
         if len(at):
+            fitted = self.calibration_
             self._add_outputs(at, len(classes))
             self.classes_ = classes
+            if self._calibrated:
+                self.calibration_ = calibration.grown(fitted, at)
 
     def _to_predictions(self, scores: Floats, class_mask: Array | None) -> Array:
         """The class of the highest score, the last one of a tie; None if no class was known."""

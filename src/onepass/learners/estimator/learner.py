@@ -501,13 +501,11 @@ class Learner(BaseEstimator, ABC):
 
     def _calibrate(
         self, scores: Floats, Y: Floats, s: Floats | None, class_mask: Array | None
-    ) -> Floats:
+    ) -> Any:
         """Fit probabilities to the prequential scores (n, c) of rows that were just learned.
 
-        Returns the temperature before each row, (n,).
+        Returns the scales and offsets (m + 1, 1 + c) before and after m of the rows, and these.
         """
-        del Y, s, class_mask
-        return np.ones(len(scores))
 
     def _learn_block(
         self,
@@ -516,8 +514,8 @@ class Learner(BaseEstimator, ABC):
         sample_weight: ArrayLike | None,
         verb: str,
         time: TimeLike | None = None,
-    ) -> tuple[Floats, Array | None, Floats]:
-        """Validate and learn rows; return prequential scores, class mask and temperatures."""
+    ) -> tuple[Floats, Array | None, Any]:
+        """Validate and learn rows; return prequential scores, class mask and calibration."""
         array, names = validation.matrix(X, **self._shape())
         n = array.shape[0]
         if n == 0 and verb == "fit":
@@ -535,7 +533,7 @@ class Learner(BaseEstimator, ABC):
         when = self._check_times(time, n)
         Y, class_mask = self._receive_targets(y, n, s)
         if n == 0:
-            return Y, class_mask, np.empty(0)
+            return Y, class_mask, None
         with linalg.one_thread(array.shape[1], n):
             if s is not None and not (s > 0).all():
                 if verb == "test_then_train":
@@ -543,7 +541,7 @@ class Learner(BaseEstimator, ABC):
                     return scores, class_mask, self._calibrate(scores, Y, s, class_mask)
                 on = s > 0
                 if not on.any():
-                    return Y, class_mask, s
+                    return Y, class_mask, None
                 array, Y, s = array[on], Y[on], s[on]
                 class_mask, when = (None if a is None else a[on] for a in (class_mask, when))
             scores = self._learn_at(array, Y, s, class_mask, when)
