@@ -153,7 +153,9 @@ def merged(one: Floats, two: Floats) -> Floats:
 
 def scale_and_offsets(state: Floats) -> Floats:
     """β and a of (1), (1 + c,)."""
-    return np.append(math.exp(state[0]), state[4::2])
+    fitted = state[2::2].copy()
+    fitted[0] = math.exp(state[0])
+    return fitted
 
 
 def probabilities(scores: Floats, fitted: Floats | None = None) -> Floats:
