@@ -126,15 +126,13 @@ int calibration_set(PyObject *self, PyObject *value, void *offset)
 {
     Calibration *at = (Calibration *)((char *)self + (size_t)offset), set, copy;
     PyObject *given;
-    Py_ssize_t c;
     if (!value || !PyTuple_Check(value)) {
         PyErr_SetString(PyExc_TypeError, "calibration: expected a tuple");
         return -1;
     }
-    if (!PyArg_ParseTuple(value, "nnO:calibration", &set.row, &c, &given))
+    if (!PyArg_ParseTuple(value, "nnO:calibration", &set.row, &set.size, &given))
         return -1;
     Py_buffer view;
-    set.size = numbers_in(c, 2) + CLASSES_AT;
     set.next = next_calibrated(set.row);
     set.state = numbers_of(given, "d", set.size, 0, &view);
     const int good = set.state && calibration_copy(&copy, &set);

@@ -284,7 +284,7 @@ static PyMemberDef members[] = {
 };
 
 static PyGetSetDef computed[] = {
-    {"calibration", calibration_get, calibration_set, "(row, state), or None; set as (row, c, state).",
+    {"calibration", calibration_get, calibration_set, "(row, state), or None; set as (row, size, state).",
      (void *)offsetof(Object, calibration)},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -70,9 +70,9 @@ Predictions are converted by the type ``number``, are vectors if ``number`` is a
 creates an array of c doubles, or are elements of ``labels``, whose outputs are ``places``.
 
 ``Single(vector, format, calibration, rows, timed)`` is a view of a vector, which learns and
-predicts single rows of a ``Format``. ``calibration`` is None or the state (4 + 2 c,) of a calibration,
-which is updated. The row number ``rows`` is left to Python; with 0, none. Rows must be learned with
-``fade`` if ``timed``, else without.
+predicts single rows of a ``Format``. ``calibration`` is None or the state (4 + 2 c,) of a
+calibration, which is updated. The row number ``rows`` is left to Python; with 0, none. Rows must be
+learned with ``fade`` if ``timed``, else without.
 ``learn_one(x, y, weight[, fade])`` returns whether the row was learned, and raises OverflowError if
 the vector is not finite.
 ``predict_one(x)``, ``predict_std(x)``, which also returns the standard deviation, and

@@ -56,6 +56,7 @@ REGRESSORS: list[Any] = [
     op.ORFitRegressor(memory=2, noise=0.1),
     op.Pipeline(Scale(), op.SGDRegressor()),
     op.Pipeline(Encode(), Impute(), op.RLSRegressor(1e-3, 0.98)),
+    op.Conformal(op.RLSRegressor(1e-3)),
 ]
 CLASSIFIERS: list[Any] = [
     op.RLSClassifier(),
@@ -63,6 +64,7 @@ CLASSIFIERS: list[Any] = [
     op.Perceptron(),
     op.NearestClassMean(),
     op.Pipeline(Encode(), op.RLSClassifier()),
+    op.Conformal(op.Pipeline(Encode(), op.RLSClassifier())),
 ]
 N, D = 240, 3
 
@@ -193,9 +195,9 @@ def test_probabilities(model: Any, strength: float | None) -> None:
 def test_declared_classes(model: Any) -> None:
     keys, X, _ = stream()
     rows, labels = joined(keys, X), np.random.default_rng(2).integers(3, size=N)
-    declared, named = clone(model), [0, 1, 2, 7]
-    getattr(declared, "learner", declared).classes = named
-    expected = op.Keyed(declared, by=1).partial_fit(rows, labels)
+    expected, named = op.Keyed(clone(model), by=1), [0, 1, 2, 7]
+    expected.learner.classes = named
+    expected.partial_fit(rows, labels)
     keyed = op.Keyed(model, by=1)
     for part in pieces(N, [9, 100]):
         keyed.partial_fit(rows[part], labels[part], classes=named)
@@ -211,6 +213,28 @@ def test_declared_classes(model: Any) -> None:
     assert later.predict(joined(keys + 9, X))[0] == named[-1]
     with pytest.raises(ParameterError, match="`classes` must be omitted"):
         op.Keyed(op.RLSRegressor(), by=1).partial_fit(rows, labels, classes=named)
+
+
+def test_intervals_and_sets_are_those_of_the_keys() -> None:
+    keys, X, y = stream(3)
+    rows, unknown = joined(keys, X), joined(9, X[:2])
+    labels = np.array(["low", "high"])[(y > 1.0).astype(int)]
+    sure, plain = (
+        op.Keyed(op.Conformal(op.RLSRegressor()), by=1, prior_strength=strength)
+        for strength in (5.0, None)
+    )
+    sets = op.Keyed(op.Conformal(op.RLSClassifier()), by=1).partial_fit(rows, labels)
+    sure.partial_fit(rows, y)
+    plain.partial_fit(rows, y)
+    for key in range(3):
+        own = keys == key
+        assert_close(plain.predict_interval(rows[own]), plain[key].predict_interval(X[own]))
+        assert plain[key].coverage_ > 0.85
+        assert (sets.predict_set(rows[own]) == sets[key].predict_set(X[own])).all()
+    assert np.isinf(plain.predict_interval(unknown)).all()
+    assert np.isfinite(sure.predict_interval(unknown)).all()
+    assert sets.predict_set(unknown).all()
+    assert not hasattr(op.Keyed(op.RLSRegressor(), by=1), "predict_interval")
 
 
 @pytest.mark.parametrize("model", [PACKED[1], op.Pipeline(Scale(), op.RLSRegressor())], ids=str)
@@ -636,7 +660,13 @@ def test_messages() -> None:
 # -- files, copies, merging ------------------------------------------------------------------------
 
 
-SAVED = [PACKED[0], PACKED[2], op.SGDRegressor(), op.Pipeline(Encode(), op.RLSRegressor())]
+SAVED = [
+    PACKED[0],
+    PACKED[2],
+    op.SGDRegressor(),
+    op.Pipeline(Encode(), op.RLSRegressor()),
+    op.Conformal(op.RLSRegressor(1e-3)),
+]
 
 
 @pytest.mark.parametrize("model", SAVED, ids=str)

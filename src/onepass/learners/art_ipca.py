@@ -505,7 +505,7 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
         self.calibration_ = state
         return scores
 
-    def _calibrate(self, *rows: object) -> None:
+    def _calibrate(self, *rows: object) -> Any:
         """Do nothing: ``_learn`` calibrates, as it alone has the similarities."""
 
     def _scores(self, X: Floats) -> Floats:

@@ -68,8 +68,7 @@ class Compiled:
             own[name] = getattr(self, name) - getattr(compiled, counted)
         if getattr(self, "_calibrated", False):
             own["calibration_"] = self.calibration_
-            state = own["calibration_"]
-            compiled.calibration = self.rows_seen_, len(self.classes_), state
+            compiled.calibration = self.rows_seen_, len(own["calibration_"]), own["calibration_"]
         self.__dict__ = own | {"_compiled": compiled}
 
     def _decompile(self) -> None:

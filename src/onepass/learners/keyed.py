@@ -31,7 +31,6 @@ from onepass.errors import (
     public,
 )
 from onepass.estimators import available_if
-from onepass.learners.conformal import Conformal
 from onepass.learners.estimator import Learner
 from onepass.learners.estimator.classifier import united_labels
 from onepass.learners.estimator.composite import Composite, naming
@@ -97,7 +96,7 @@ class Keyed(Composite):
 
     Parameters
     ----------
-    model : learner or Pipeline
+    model : learner, Pipeline or Conformal
         The model of each key. Changes of its parameters apply from the next ``fit``.
     by : str or int
         The key column: its name in frames, tables and dicts, or its index in arrays. Keys are text
@@ -198,7 +197,7 @@ class Keyed(Composite):
     @property
     def learner(self) -> Any:
         """The learner of ``model``, which is not fitted."""
-        return getattr(self.model, "learner", self.model)
+        return _last_learner(self.model)
 
     # -- learning ----------------------------------------------------------------------------------
 
@@ -378,6 +377,42 @@ class Keyed(Composite):
             return shares
 
         found: Floats = self._by_key(X, "predict_proba", predict)
+        return found
+
+    @available_if(lambda self: hasattr(self.model, "predict_interval"))
+    @public
+    def predict_interval(self, X: TableLike) -> Floats:
+        """Intervals of the targets by the Conformal of each row's key, (n, 2) or (n, c, 2).
+
+        They are infinite for unknown keys without a pooled model, and while a key has few rows.
+        """
+
+        def predict(model: Any, rows: Any, n: int) -> Floats:
+            if model is not None:
+                intervals: Floats = model.predict_interval(rows)
+                return intervals
+            center = np.asarray(self._predict_unknown(rows, n))
+            return np.stack([np.full(center.shape, -np.inf), np.full(center.shape, np.inf)], -1)
+
+        found: Floats = self._by_key(X, "predict_interval", predict)
+        return found
+
+    @available_if(lambda self: hasattr(self.model, "predict_set"))
+    @public
+    def predict_set(self, X: TableLike) -> Array:
+        """Whether each of ``classes_`` is in the label set of each row's key, bool (n, c).
+
+        Sets contain no class that the key has not seen; those of unknown keys without a pooled
+        model contain all classes.
+        """
+
+        def predict(model: Any, rows: Any, n: int) -> Array:
+            inside = np.full((n, len(self.classes_)), model is None)
+            if model is not None:
+                inside[:, np.searchsorted(self.classes_, model.classes_)] = model.predict_set(rows)
+            return inside
+
+        found: Array = self._by_key(X, "predict_set", predict)
         return found
 
     @public
@@ -678,7 +713,7 @@ class Keyed(Composite):
         if self.pooled_ is not None:
             return self.pooled_.predict(X, **options)
         model = self._new()
-        same = getattr(getattr(model, "learner", model), "initial_coef", None) is None
+        same = getattr(_last_learner(model), "initial_coef", None) is None
         rows = X[:1] if same else X  # without initial weights all predictions are equal
         rows = rows.rows() if isinstance(rows, Table) else rows
         made = [model.predict_one(row, **options) for row in rows]
@@ -702,11 +737,9 @@ class Keyed(Composite):
         return keys, validation.matrix(rest, **self._shape())[0]
 
     def _check_model(self) -> None:
-        if not hasattr(self.model, "test_then_train") or isinstance(
-            self.model, (type, Conformal, Keyed)
-        ):
+        if not hasattr(self.model, "test_then_train") or isinstance(self.model, (type, Keyed)):
             raise TypeMismatchError(
-                "`model` must be a learner of onepass or a Pipeline, got "
+                "`model` must be a learner of onepass, a Pipeline or a Conformal, got "
                 f"{self.model!r}. Pass an object such as op.RLSRegressor()."
             )
 
@@ -724,7 +757,7 @@ class Keyed(Composite):
     def _declare(self, classes: Any) -> None:
         """Declare labels for all models, also for new ones."""
         self.model_ = clone(self.model_)
-        template = getattr(self.model_, "learner", self.model_)
+        template = _last_learner(self.model_)
         before = validation.class_names(template.classes)
         united = united_labels(before, validation.class_names(classes))
         if len(united) == len(before):
@@ -733,7 +766,7 @@ class Keyed(Composite):
         self.classes_ = united_labels(self.classes_, united)
 
         def declare(model: Any) -> None:
-            learner = getattr(model, "learner_", model)
+            learner = _last_learner(model, "_")
             none = np.empty((0, learner.n_features_in_))
             learner.partial_fit(none, np.empty(0), classes=united)
 
@@ -971,6 +1004,12 @@ def _groups(codes: Array) -> Iterator[tuple[int, Array]]:
     order = np.argsort(codes, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(codes) else ():
         yield int(codes[rows[0]]), rows
+
+
+def _last_learner(model: Any, fitted: str = "") -> Any:
+    """The learner of a Pipeline or Conformal, with "_" the fitted one; another model is its own."""
+    model = getattr(model, f"model{fitted}", model)
+    return getattr(model, f"learner{fitted}", model)
 
 
 def _chosen(values: Any, rows: Array | slice) -> Any:

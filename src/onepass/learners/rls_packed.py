@@ -151,6 +151,7 @@ def fade_to(learner: Any, mass: float) -> None:
 
     Learners without weights of rows, windows and directional forgetting are not changed.
     """
+    learner = getattr(learner, "model_", learner)
     learner = getattr(learner, "learner_", learner)
     if not isinstance(learner, LeastSquares):
         return

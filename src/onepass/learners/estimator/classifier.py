@@ -45,7 +45,7 @@ class CalibrationState(StateAttribute):
         owner.__dict__["calibration_"] = value
         compiled = owner.__dict__.get("_compiled")
         if compiled is not None and compiled.calibration:
-            compiled.calibration = compiled.calibration[0], len(owner.classes_), value
+            compiled.calibration = compiled.calibration[0], len(value), value
 
 
 class Classifier(ClassifierMixin, Learner):
