@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 
 import hypothesis
+import numpy as np
 import pytest
 
 from programs import missing
@@ -51,6 +52,12 @@ def pytest_configure() -> None:
     """In CI, missing programs are an error instead of skipped tests."""
     if os.environ.get("CI") and missing():
         pytest.exit(f"not installed: {', '.join(missing())}. Try: make programs", returncode=1)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Random numbers of the printed seed."""
+    return np.random.default_rng(int(SEED))
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import sklearn.metrics
 import torch
+from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_breast_cancer, load_digits
 
@@ -53,7 +54,30 @@ def test_metrics_equal_those_of_scikit_learn(c: int) -> None:
         return
     assert auc == pytest.approx(sklearn.metrics.roc_auc_score(y == "b", P[:, 1]), abs=2e-5)
     expected = sklearn.metrics.average_precision_score(y == "b", P[:, 1])
-    assert precision == pytest.approx(expected, abs=1e-3)
+    assert precision == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["balanced", "rare", "narrow", "saturated", "drifting", "ties"])
+def test_areas_of_long_streams(kind: str, rng: np.random.Generator) -> None:
+    n, rate = 300_000, {"balanced": 0.5, "rare": 1e-3}.get(kind, 0.1)
+    y = (rng.random(n) < rate).astype(int)
+    odds = rng.uniform(1.0, 5.0) * y + rng.normal(size=n) * {"saturated": 40.0}.get(kind, 1.0)
+    odds += np.linspace(-3.0, 3.0, n) if kind == "drifting" else -5.0
+    p = expit(odds)
+    p = 0.02 + 1e-4 * p if kind == "narrow" else p.round(2) if kind == "ties" else p
+    found = row_probabilities(y, y, np.array([0, 1]), np.column_stack([1.0 - p, p]))
+    auc, precision, other = ROCAUC(), AveragePrecision(), ROCAUC()
+    for part in np.array_split(np.arange(n), 300):
+        auc.add(y[part], found[part])
+        precision.add(y[part], found[part])
+    for part in np.array_split(np.arange(n), 7):  # blocks do not matter
+        other.add(y[part], found[part])
+    assert auc.value == other.value
+    assert auc.value == pytest.approx(sklearn.metrics.roc_auc_score(y, p), abs=1e-3)
+    expected = sklearn.metrics.average_precision_score(y, p)
+    assert precision.value == pytest.approx(expected, abs=1e-3)
+    half = (ROCAUC().add(y[: n // 2], found[: n // 2]), ROCAUC().add(y[n // 2 :], found[n // 2 :]))
+    assert half[0].merge(half[1]).value == pytest.approx(auc.value, abs=2e-3)
 
 
 @pytest.mark.parametrize("kind", [LogLoss, Brier, ROCAUC, AveragePrecision])

@@ -4,7 +4,6 @@ A column counts as constant, at its first value, in all rows before. The referen
 learners on tables without gaps, or filled with the first values.
 """
 
-import os
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -21,11 +20,6 @@ from onepass.forgetting import Bounded, Directional, Exponential, Window
 pytestmark = pytest.mark.filterwarnings("ignore::onepass.errors.WindupWarning")
 
 N = 1500
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(int(os.environ["ONEPASS_TEST_SEED"]))
 
 
 def table(rng: np.random.Generator, n: int, level: float) -> tuple[np.ndarray, np.ndarray]:

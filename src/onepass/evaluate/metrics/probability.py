@@ -1,13 +1,15 @@
 """Metrics of class probabilities, with a state of bounded size.
 
-They are computed from three numbers per row: the index of the label among the classes that the
-model knows, its probability p, and Σ_k p_k². ``row_probabilities`` makes an array of them. A row
-whose label the model has not seen yet has no probability and counts only in the Brier score.
+They are computed from four numbers per row: the index of the label among the classes that the model
+knows, its probability p, Σ_k p_k², and of two classes the probability of the second.
+``row_probabilities`` makes an array of them. A row whose label the model has not seen yet has no
+probability and counts only in the Brier score.
 
-ROC AUC and average precision are for two labels, of which the larger one is positive.
-Probabilities are counted in 2,001 cells of equal width in log-odds from −20 to 20. Rows of the same
-cell are ties: the error is at most half the share of pairs of rows, one of each class, that share a
-cell, and as their order within a cell is nearly random it is far smaller.
+ROC AUC and average precision are for two labels, of which the larger one is positive. Rows are
+counted in cells of equal width 2^−k in the log-odds of the positive class. k is at first 43, so
+that each probability has a cell of its own and the areas are exact; it is reduced whenever more
+than 4,000 cells have rows. Rows of a cell are ties: with n negative and p positive rows of each
+cell, N and P in all, the error of the ROC AUC is at most ½ Σ n p / (N P).
 """
 
 from __future__ import annotations
@@ -33,9 +35,11 @@ __all__ = [
     "with_fields",
 ]
 
-_FIELDS = np.dtype([("label", object), ("p", float), ("squares", float)])
-_CELLS = 2001
-_REACH = 20.0  # largest log-odds
+_FIELDS = np.dtype([("label", object), ("p", float), ("squares", float), ("second", float)])
+_CELLS = 4000
+_FINEST = 43  # k at first: keys of cells are below 2^53
+_REACH = 800.0  # beyond the log-odds of all p > 0
+_ONLY = 2.0  # marks rows whose label was the only known class
 _LEAST = float(np.finfo(np.float64).eps)  # as in scikit-learn
 
 
@@ -58,7 +62,8 @@ def row_probabilities(
     Returns
     -------
     rows : structured array of shape (n,)
-        With the fields ``label``, ``p`` and ``squares``; p is nan if the label is not known.
+        With the fields ``label``, ``p``, ``squares`` and ``second``; p is nan if the label is not
+        known, and ``second``, the probability of the second of two classes, is 2 if there is one.
 
     Examples
     --------
@@ -66,14 +71,16 @@ def row_probabilities(
     >>> LogLoss().add(y, row_probabilities(y, y, np.array(["a", "b"]), P)).value.__round__(4)
     0.3993
     """
-    p, squares = np.full(len(y), np.nan), np.zeros(len(y))
+    p, squares, second = np.full(len(y), np.nan), np.zeros(len(y)), np.full(len(y), _ONLY)
     if probabilities is not None:
         P = np.asarray(probabilities, dtype=np.float64)
         places = {label: k for k, label in enumerate(classes.tolist())}
         at = np.array([places.get(label, -1) for label in y.tolist()], dtype=int)
         rows = np.flatnonzero(at >= 0)
         p[rows], squares = P[rows, at[rows]], np.nansum(np.square(P), axis=1)
-    return with_fields((labels, p, squares))
+        if P.shape[1] == 2:  # nan before the class is known
+            second = np.where(np.isnan(P).any(axis=1), _ONLY, P[:, 1])
+    return with_fields((labels, p, squares, second))
 
 
 def with_fields(parts: Sequence[Array]) -> Array:
@@ -144,44 +151,75 @@ class _Ranking(ProbabilityMetric):
     def __init__(self) -> None:
         super().__init__()
         self._labels: list[Any] = []
-        self._counts = np.zeros((0, _CELLS), dtype=np.int64)  # rows of each label by cell
+        self._level = _FINEST  # k
+        self._keys = np.empty(0, dtype=np.int64)  # the log-odds of each cell in units of its width
+        self._counts = np.zeros((0, 2), dtype=np.int64)  # rows of each label in each cell
 
     def add(self, y: ArrayLike, predictions: ArrayLike) -> Self:
         """Add rows."""
         p = _fields(y, predictions)[0]
         self.rows += len(p)
-        labels = np.asarray(y)[~np.isnan(p)]
-        p = np.clip(p[~np.isnan(p)], 1e-300, 1.0)
-        with np.errstate(divide="ignore"):
-            odds = np.log(p) - np.log1p(-p)
-        middle = _CELLS // 2  # p and 1 − p are in cells at equal distances from it
-        cells = middle + np.rint(np.clip(odds / _REACH, -1.0, 1.0) * middle).astype(int)
-        for label in np.unique(labels).tolist():
-            self._add(label, np.bincount(cells[labels == label], minlength=_CELLS))
+        known = ~np.isnan(p)
+        labels, second = np.asarray(y)[known], np.asarray(predictions)["second"][known]
+        counts = np.zeros((len(labels), 2), dtype=np.int64)
+        for k, label in enumerate(self._joined(np.unique(labels).tolist())[:2]):
+            counts[:, k] = labels == label
+        with np.errstate(divide="ignore", invalid="ignore"):
+            odds = np.clip(np.log(second) - np.log1p(-second), -_REACH, _REACH)
+        odds[second == _ONLY] = 2.0 * _REACH
+        self._add(np.floor(np.ldexp(odds, self._level)).astype(np.int64), counts)
         return self
 
     def merge(self, other: Self) -> Self:
         """Add all rows of another metric of the same class."""
         self.rows += other.rows
-        for label, counts in zip(other._labels, other._counts, strict=True):
-            self._add(label, counts)
+        own = self._joined(other._labels)
+        counts = np.zeros_like(other._counts)
+        for label, column in zip(other._labels[:2], other._counts.T, strict=False):
+            counts[:, own.index(label) % 2] = column
+        level = min(self._level, other._level)
+        self._coarsen(level)
+        self._add(other._keys >> (other._level - level), counts)
         return self
 
-    def _add(self, label: Any, counts: Array) -> None:
-        if label not in self._labels and len(self._labels) < 3:  # with three the value is nan
-            self._labels = [*self._labels, label]
-            self._counts = np.concatenate([self._counts, np.zeros((1, _CELLS), dtype=np.int64)])
-        if label in self._labels:
-            self._counts = self._counts.copy()  # saved states share the former array
-            self._counts[self._labels.index(label)] += counts
+    def _joined(self, labels: list[Any]) -> list[Any]:
+        """The labels so far with further ones; with three the value is nan."""
+        new = [label for label in labels if label not in self._labels]
+        self._labels = [*self._labels, *new][:3]
+        return self._labels
+
+    def _add(self, keys: Array, counts: Array) -> None:
+        """Add cells of the present width one after the other, so that blocks do not matter."""
+        level = self._level
+        while len(keys):
+            room = 2 * _CELLS - len(self._keys)
+            self._keys = np.concatenate([self._keys, keys[:room] >> (level - self._level)])
+            self._counts = np.concatenate([self._counts, counts[:room]])
+            keys, counts = keys[room:], counts[room:]
+            if len(self._keys) == 2 * _CELLS:
+                self._coarsen(self._level)
+                while len(self._keys) > _CELLS:
+                    self._coarsen(self._level - 1)
+
+    def _coarsen(self, level: int) -> None:
+        """Widen the cells to this level, and join those of the same key."""
+        keys, cells = np.unique(self._keys >> (self._level - level), return_inverse=True)
+        counts = np.zeros((len(keys), 2), dtype=np.int64)
+        np.add.at(counts, cells, self._counts)
+        self._keys, self._counts, self._level = keys, counts, level
 
     def _by_score(self) -> tuple[Floats, Floats] | None:
         """Numbers of negative and positive rows by cell, the highest score first."""
         if len(self._labels) != 2:
             return None
+        self._coarsen(self._level)
         last = self._labels.index(max(self._labels))
-        negative, positive = self._counts[1 - last], self._counts[last]
-        return negative.astype(float), positive[::-1].astype(float)  # scores 1 − p, and p
+        counts = self._counts[::-1].astype(float)
+        negative, positive = counts[:, 1 - last], counts[:, last]
+        if self._keys[-1] >> self._level > _REACH:  # 0 and 1 are the scores of the two labels
+            negative, positive = np.append(negative, negative[0]), np.append(positive, 0.0)
+            negative[0] = 0.0
+        return negative, positive
 
 
 class ROCAUC(_Ranking):
