@@ -152,8 +152,10 @@ def test_counts_are_exact_and_stored_rows_bounded() -> None:
     found = report.scores["SGDRegressor"].drift
     assert found is not None
     assert found["Recorder"].alarms.count == n // 5
-    assert len(found["Recorder"].alarms.rows) == MAX_EVENTS
-    assert found["Recorder"].alarms.rows[-1] == n
+    rows = found["Recorder"].alarms.rows
+    assert MAX_EVENTS // 2 <= len(rows) <= MAX_EVENTS
+    assert rows == list(range(5, n + 1, 10))  # every second one
+    assert report.plot() is not None
 
 
 def test_detectors_receive_no_nonfinite_errors() -> None:

@@ -19,7 +19,6 @@ Cost: that of the detectors, and O(MAX_EVENTS) memory for each model and detecto
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -43,8 +42,8 @@ __all__ = [
     "error_monitor",
 ]
 
-MAX_EVENTS = 1000
-"""Number of last alarms, and of last warnings, whose rows are stored. All are counted."""
+MAX_EVENTS = 10_000
+"""Maximum number of alarms, and of warnings, whose rows are stored. All are counted."""
 
 _COUNTS = "BinaryDriftDetector"  # River's name for detectors that count mistakes
 
@@ -70,7 +69,8 @@ class Events:
     count : int
         Number of events.
     rows : list of int
-        Rows of the last 1000 events, counted from 1 as in the curves.
+        Rows of the events, counted from 1 as in the curves; of more than 10,000 every second one,
+        or every fourth, and so on, from the whole stream.
     times : list of str or float, or None
         Times of these events, as in the curves; None without times.
     """
@@ -234,13 +234,14 @@ class ErrorMonitor:
 
 
 class _WatchedDetector:
-    """A detector with counts of its alarms and warnings, and the last rows of each."""
+    """A detector with counts of its alarms and warnings, and the rows of each."""
 
     def __init__(self, detector: Detector) -> None:
         self._detector: Any = detector  # may have `warning_detected`
         self._kind: type = bool if counts_mistakes(detector) else float
         kinds = ["alarms"] + ["warnings"] * hasattr(detector, "warning_detected")
-        self._last = {kind: deque[tuple[int, Any]](maxlen=MAX_EVENTS) for kind in kinds}
+        self._stored: dict[str, list[tuple[int, Any]]] = {kind: [] for kind in kinds}
+        self._steps = dict.fromkeys(kinds, 1)
         self._counts = dict.fromkeys(kinds, 0)
         self._warned = False
 
@@ -251,22 +252,26 @@ class _WatchedDetector:
                 continue
             self._detector.update(self._kind(error))
             begun = {"alarms": self._detector.drift_detected}
-            if "warnings" in self._last:
+            if "warnings" in self._stored:
                 warned = bool(self._detector.warning_detected)
                 begun["warnings"] = warned and not self._warned
                 self._warned = warned
             for kind in (kind for kind, now in begun.items() if now):
+                stored = self._stored[kind]
+                if self._counts[kind] % self._steps[kind] == 0:
+                    stored.append((rows + i + 1, None if time is None else plain_time(time[i])))
                 self._counts[kind] += 1
-                at = None if time is None else plain_time(time[i])
-                self._last[kind].append((rows + i + 1, at))
+                if len(stored) > MAX_EVENTS:
+                    del stored[1::2]
+                    self._steps[kind] *= 2
 
     def found(self) -> Drift:
         """Return the alarms and warnings so far, with times if the stream has times."""
         events: dict[str, Events] = {}
-        for kind, last in self._last.items():
-            times = [time for _, time in last]
+        for kind, stored in self._stored.items():
+            times = [time for _, time in stored]
             timed = any(time is not None for time in times)
-            rows = [row for row, _ in last]
+            rows = [row for row, _ in stored]
             events[kind] = Events(self._counts[kind], rows, times if timed else None)
         return Drift(events["alarms"], events.get("warnings"))
 

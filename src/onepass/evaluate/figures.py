@@ -314,6 +314,8 @@ def heat_map(
 
 
 _CURVES = (6.0, 3.0)  # inches
+_TICKS = 100  # alarms up to which each has a mark
+_BINS = 150  # of the rate of more alarms
 
 
 @dataclass(frozen=True)
@@ -380,6 +382,7 @@ def learning_curves(
         axes.set_ylim(low, high)
         places = decimals(line.last for line in lines)
         drawn, models, baselines = {}, count(), cycle(_DASHES)
+        strips = count()
         for line in lines:
             grey = line.baseline
             look = {"color": GREY, "ls": next(baselines)} if grey else stroke(next(models))
@@ -387,6 +390,8 @@ def learning_curves(
             last = format_number(line.last, places).replace("-", "−")
             look["label"] = fill(f"{line.name} {last}{off}", LEGEND_WIDTH)
             drawn[line.name] = _trace(axes, line, x, look)
+            if len(line.alarms) > _TICKS:
+                _draw_rate(axes, line.alarms, look["color"], next(strips))
         worst = np.inf if lower_is_better else -np.inf
         order = sorted(lines, key=lambda line: worst if np.isnan(line.last) else line.last)
         legend_beside(figure, [drawn[line.name] for line in reversed(order)])
@@ -402,10 +407,26 @@ def _trace(axes: Axes, line: Line, x: tuple[Array, Array], look: dict[str, Any])
     width, level = (1.0, 3) if line.baseline else (1.5, 4)
     defined = np.isfinite(line.values)
     marker = "." if defined.sum() == 1 else None
-    if len(line.alarms) and defined.any():
+    if 0 < len(line.alarms) <= _TICKS and defined.any():
         height = np.interp(_numbers(line.alarms), _numbers(x[0][defined]), line.values[defined])
         axes.plot(line.alarms, height, ls="", marker="|", ms=12, mew=0.8, color=colour, zorder=5)
     return axes.plot(x[0], line.values, **look, lw=width, zorder=level, marker=marker)[0]
+
+
+def _draw_rate(axes: Axes, alarms: Array, colour: str, strip: int) -> None:
+    """Draw the rate of many alarms along the stream, as a strip at the lower edge."""
+    counts, edges = np.histogram(_numbers(alarms), bins=_BINS)
+    if alarms.dtype.kind == "M":
+        edges = edges.astype("datetime64[us]")
+    height, across = 0.05 * counts / counts.max(), axes.get_xaxis_transform()
+    bottom = 0.06 * strip
+    axes.fill_between(
+        edges, bottom, bottom + np.append(height, height[-1]), step="post", color=colour, lw=0.0,
+        alpha=0.7, transform=across, zorder=5,
+    )  # fmt: skip
+    axes.text(
+        1.01, bottom, "drift", color=colour, fontsize=6.0, va="bottom", transform=axes.transAxes
+    )
 
 
 def _numbers(along: Array) -> Floats:
