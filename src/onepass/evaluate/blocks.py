@@ -11,9 +11,18 @@ from onepass.errors import OnepassError, ParameterError, ShapeError, SourceError
 from onepass.linalg import as_array
 from onepass.types import Array
 from onepass.validation.arrays import check_contains_rows
-from onepass.validation.table import Table, sliceable
+from onepass.validation.table import Table, is_missing, sliceable
 
-__all__ = ["Block", "as_array", "blocks", "located_error", "sliceable", "with_row_location"]
+__all__ = [
+    "Block",
+    "as_array",
+    "blocks",
+    "known_rows",
+    "located_error",
+    "sliceable",
+    "with_gaps_apart",
+    "with_row_location",
+]
 
 
 _BLOCK = 1024  # rows per block of a pair of arrays: fast, with little memory
@@ -37,6 +46,8 @@ class Block:
         Number of rows in this part of the source that were skipped because they have no target.
     located : callable, optional
         Returns the location of a row in the source, by its index in the block.
+    whole : Block, optional
+        The same rows with those whose target is missing, which count as skipped here.
     """
 
     X: Table | Array
@@ -45,9 +56,33 @@ class Block:
     first: int | None = None
     skipped: int = 0
     located: Callable[[int], str] | None = None
+    whole: Block | None = None
 
     def __len__(self) -> int:
         return len(self.y)
+
+
+def with_gaps_apart(block: Block) -> Block:
+    """The rows whose targets are known, with the whole block."""
+    known = known_rows(block.y)
+    if known.all():
+        return block
+    at, located = np.flatnonzero(known), block.located
+    return Block(
+        sliceable(block.X)[known],
+        block.y[known],
+        None if block.time is None else block.time[known],
+        block.first,
+        block.skipped + int(np.count_nonzero(~known)),
+        None if located is None else lambda i: located(int(at[i])),
+        block,
+    )
+
+
+def known_rows(y: Array) -> Array:
+    """A mask (n,) of the rows without a missing target."""
+    missing: Array = is_missing(y.reshape(-1)).reshape(len(y), -1).any(axis=1)
+    return ~missing
 
 
 def blocks(stream: Iterable[object], start: int = 0) -> Iterator[Block]:

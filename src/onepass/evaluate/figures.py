@@ -413,7 +413,7 @@ def _trace(axes: Axes, line: Line, x: tuple[Array, Array], look: dict[str, Any])
     return axes.plot(x[0], line.values, **look, lw=width, zorder=level, marker=marker)[0]
 
 
-def _draw_rate(axes: Axes, alarms: Array, colour: str, strip: int) -> None:
+def _draw_rate(axes: Axes, alarms: Array, colour: Any, strip: int) -> None:
     """Draw the rate of many alarms along the stream, as a strip at the lower edge."""
     counts, edges = np.histogram(_numbers(alarms), bins=_BINS)
     if alarms.dtype.kind == "M":

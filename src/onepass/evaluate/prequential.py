@@ -23,7 +23,7 @@ from typing import Any
 from sklearn.base import is_classifier, is_regressor
 
 from onepass.errors import ParameterError, calling
-from onepass.evaluate.blocks import Block
+from onepass.evaluate.blocks import Block, with_gaps_apart
 from onepass.evaluate.curves import ScoreHistory
 from onepass.evaluate.delay import DelayedLabels
 from onepass.evaluate.drift import Detector, error_monitor
@@ -31,7 +31,7 @@ from onepass.evaluate.metrics import Metric, ProbabilityMetric, metric_class
 from onepass.evaluate.naive import LastLabel, LastValue, Majority, RunningMean
 from onepass.evaluate.report import Report
 from onepass.evaluate.resume import Checkpoint, blocks_from, run_blocks
-from onepass.evaluate.run import Model, PrequentialRun
+from onepass.evaluate.run import Model, PrequentialRun, learns_gaps
 from onepass.logs import LOG
 from onepass.types import Array
 from onepass.validation import whole
@@ -177,7 +177,8 @@ def prequential(
         The default name of a learner is its class. All must be classifiers, or all regressors.
     stream : Stream, iterable of blocks, or tuple (X, y)
         A stream of ``op.stream``. A block has ``X`` and ``y``, and may have ``time`` and
-        ``skipped``.
+        ``skipped``. Rows whose target is missing are learned by models that accept them, such as
+        ``KalmanRegressor(missing="advance")``, unless targets are delayed, and not scored.
     metrics : str or sequence of str, optional
         Names from ``op.evaluate.METRICS``; by default mae, rmse and r2, or accuracy and macro_f1.
         With log_loss, brier, roc_auc and average_precision, all models must have
@@ -261,8 +262,11 @@ def prequential(
     task = _task_of_models(learners)
     saved = file.open(next_source=next_source) if file is not None and resume else None
     start = getattr(stream, "start", 0) if file is None else file.start
+    gaps = any(map(learns_gaps, learners.values()))
+    if gaps and hasattr(stream, "keep_gaps"):
+        stream.keep_gaps()
     with blocks_from(stream, start) as rows:
-        task, source = _task(task or saved, rows)
+        task, source = _task(task or saved, map(with_gaps_apart, rows) if gaps else rows)
         naive = {name: cls() for name, cls in _BASELINES[task].items()} if baselines else {}
         with calling(f"{_WHERE}: `metrics`"):
             metric_classes = {name: metric_class(name, task) for name in names or _METRICS[task]}

@@ -15,7 +15,13 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from onepass.errors import CheckpointError, NotFittedError, OnepassError, ShapeError
-from onepass.evaluate.blocks import Block, as_array, located_error, with_row_location
+from onepass.evaluate.blocks import (
+    Block,
+    as_array,
+    known_rows,
+    located_error,
+    with_row_location,
+)
 from onepass.evaluate.curves import ScoreHistory
 from onepass.evaluate.delay import DelayedLabels, PendingRows, Schedule
 from onepass.evaluate.drift import ErrorMonitor
@@ -30,7 +36,7 @@ from onepass.serialization.state import forget, learned
 from onepass.types import Array
 from onepass.validation.table import Table
 
-__all__ = ["Model", "PrequentialRun"]
+__all__ = ["Model", "PrequentialRun", "learns_gaps"]
 
 
 _MAX_ROWS = 4096  # maximum rows per call, since all pending rows may become due at once
@@ -64,6 +70,11 @@ def _test_then_train(
         labels, P, classes = prequential_probabilities(model, X, y, **arguments)
         return row_probabilities(labels, y, classes, P)
     return as_array(model.test_then_train(X, y, **arguments))
+
+
+def learns_gaps(model: object) -> bool:
+    """Whether a model learns rows whose target is missing."""
+    return bool(getattr(model, "_learns_gaps", False))
 
 
 def _run_schedule(model: Model, schedule: Schedule, *, probabilities: bool) -> Array:
@@ -186,7 +197,7 @@ class PrequentialRun:
         block : Block
             The rows, which are learned now or when their targets arrive.
         """
-        if len(block) == 0:
+        if len(block if block.whole is None else block.whole) == 0:
             self.history.add(block, {})
             return dict.fromkeys(self.models, block.y)
         schedule = None if self.delayed is None else self.delayed.schedule(block, self.history.rows)
@@ -195,12 +206,15 @@ class PrequentialRun:
         place = f"{len(block):,} row(s) starting at row {first:,} (counting from 0)"
         predictions, probabilities = {}, self.history.probabilities
         for name, model in self.models.items():
-            rows = model, block.X, block.y, block.time
+            gaps = block.whole is not None and schedule is None and learns_gaps(model)
+            given: Any = block.whole if gaps else block
+            rows = model, given.X, given.y, given.time
             call = partial(_test_then_train, *rows, probabilities=probabilities)
             if schedule is not None:
                 call = partial(_run_schedule, model, schedule, probabilities=probabilities)
-            located = block.located if schedule is None else None
-            predictions[name] = self._timed(name, place, block.y, call, located)
+            located = given.located if schedule is None else None
+            found = self._timed(name, place, given.y, call, located)
+            predictions[name] = found[known_rows(given.y)] if gaps else found
         before = self.history.rows
         self.history.add(block, predictions)
         predictions = {name: fields_of(found)[0] for name, found in predictions.items()}

@@ -48,10 +48,13 @@ from onepass.validation.table import Table, TableLike
 __all__ = ["Lag", "checked_targets"]
 
 
-def checked_targets(y: ArrayLike | None, n: int, *, labels: bool) -> Array:
-    """Validate targets for ``Lag``: numbers, or labels, which are returned as text."""
+def checked_targets(y: ArrayLike | None, n: int, *, labels: bool, gaps: bool = False) -> Array:
+    """Validate targets for ``Lag``: numbers, or labels, which are returned as text.
+
+    With ``gaps``, numbers may be missing, NaN.
+    """
     if not labels:
-        return validation.targets(y, n)
+        return validation.targets(y, n, gaps=gaps)
     text = np.empty(n, dtype=object)
     text[:] = [
         str(int(label) if isinstance(label, float) and label.is_integer() else label)
@@ -65,7 +68,8 @@ class Lag(Columnwise):
 
     In a Pipeline, targets are passed to this step; it usually follows ``Encode``. Targets of a
     regressor are numbers, and labels of a classifier are encoded as one column each.
-    A pipeline of scikit-learn also fits the next step to rows with their own lags.
+    A pipeline of scikit-learn also fits the next step to rows with their own lags. The lag of a
+    missing target is the last known one.
 
     Parameters
     ----------
@@ -161,7 +165,7 @@ class Lag(Columnwise):
         with all_or_nothing(self):
             checked_rows = self._check_rows(X, learning=True)
             labels = y is not None and np.asarray(y).dtype.kind not in "iuf"
-            targets = checked_targets(y, len(checked_rows), labels=labels)
+            targets = checked_targets(y, len(checked_rows), labels=labels, gaps=True)
             return self._learn_with_targets(checked_rows, None, targets)[0]
 
     def _start(self, d: int) -> None:
@@ -196,9 +200,7 @@ class Lag(Columnwise):
     ) -> tuple[Floats, Starts]:
         """Learn the rows; without targets, as in a first prediction, nothing is stored."""
         X, starts = super()._learn_rows(checked_rows, starts)
-        past, series = self.recent_, y
-        if y is not None and past is not None and past.shape[1:] == y.shape[1:]:
-            series = np.concatenate([past, y])  # for another shape, the learner raises
+        series = None if y is None else _joined(self.recent_, y)
         encode = copy.copy(self.encode_)  # so that a shallow copy of this object can learn
         L, lags = encode._learn_rows(self._lagged(series, len(X), 0), None)  # noqa: SLF001
         d, e = np.count_nonzero(self.order_ >= 0), np.count_nonzero(self.order_ < 0)
@@ -224,8 +226,7 @@ class Lag(Columnwise):
 
     def _remember(self, y: Array) -> None:
         """Store the targets of the next rows, known or predicted, without learning the rows."""
-        past = self.recent_
-        self.recent_ = y if past is None else np.concatenate([past, y])[-max(self.lags_) :]
+        self.recent_ = _joined(self.recent_, y)[-max(self.lags_) :]
 
     # -- private -------------------------------------------------------------------------------
 
@@ -234,16 +235,14 @@ class Lag(Columnwise):
 
         ``past`` is ``recent_`` before these rows, and ``learned`` selects the learned ones.
         """
-        series = y[learned]
-        if past is not None and past.shape[1:] == y.shape[1:]:
-            series = np.concatenate([past, series])
+        series = _joined(past, y[learned])
         at = len(series) - learned.sum() + np.cumsum(learned) - learned - min(self.lags_)
         at += np.where(learned, 0, max(self.delay, 1) - 1)  # (1)
-        level, known = np.zeros(y.shape), at >= 0
+        level, known = np.full(y.shape, np.nan), at >= 0
         level[known] = series[at[known]]
         changes = y - level
-        changes[~known] = 0.0
-        return changes, level
+        changes[np.isnan(level) & ~np.isnan(y)] = 0.0
+        return changes, np.nan_to_num(level)
 
     def _level(self, ahead: int | None = None) -> Any:
         """Return the shortest lag of the row ``ahead`` rows after the last known target, or 0.
@@ -253,7 +252,7 @@ class Lag(Columnwise):
         if self.recent_ is None:
             return 0.0
         at = len(self.recent_) - 1 + (ahead or max(self.delay, 1)) - min(self.lags_)
-        return self.recent_[at] if at >= 0 else 0.0
+        return np.nan_to_num(self.recent_[at]) if at >= 0 else 0.0
 
     def _selection(self) -> Array:
         """Return the position of each output among the inputs, followed by the lags."""
@@ -271,3 +270,14 @@ class Lag(Columnwise):
                     column[at >= 0] = values[at[at >= 0]]
                     columns[f"{self.target}{f' {j}' * several} lag {lag}"] = column
         return Table(columns, n)
+
+
+def _joined(past: Array | None, y: Array) -> Array:
+    """Targets after earlier ones; the last known one in place of each that is missing."""
+    same = past is not None and past.shape[1:] == y.shape[1:]  # else the learner raises
+    series: Array = np.concatenate([past, y]) if same else y
+    if series.dtype.kind != "f" or not np.isnan(series).any():
+        return series
+    known = np.where(np.isnan(series.T), 0, np.arange(len(series)))
+    last = np.maximum.accumulate(known, axis=-1).T
+    return np.take_along_axis(series, last, axis=0)

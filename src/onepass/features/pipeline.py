@@ -985,7 +985,8 @@ class Pipeline(Composite):
         """Return the targets for the transformers, labels as text; None if none uses them."""
         if not any(feature._uses_targets or feature._relative for feature in self.features_):
             return None
-        return checked_targets(y, n, labels=is_classifier(self.learner))
+        labels = is_classifier(self.learner)
+        return checked_targets(y, n, labels=labels, gaps=self._learns_gaps)
 
     def _transformed(self, X: TableLike, *, forecasts: bool = True) -> Any:
         """Return the rows as transformed for a prediction; warn if ``forecast`` may be meant."""

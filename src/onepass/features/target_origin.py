@@ -94,8 +94,10 @@ class TargetOrigin(Columnwise):
         """Learn the rows, and the first target."""
         result = self._learn_rows(checked_rows, starts)
         if self.recent_ is None and y is not None and len(y):
-            numbers = y.dtype.kind == "f"
-            self.recent_ = y[:1].copy() if numbers else np.zeros(1)  # labels have no origin
+            if y.dtype.kind != "f":
+                self.recent_ = np.zeros(1)  # labels have no origin
+            elif (known := _known(y)).any():
+                self.recent_ = y[known][:1].copy()
         return result
 
     def _level(self, ahead: int | None = None) -> Any:
@@ -111,10 +113,16 @@ class TargetOrigin(Columnwise):
         level = np.zeros(y.shape)
         if past is not None:
             level += past
-        elif learned.any():
-            first = int(learned.argmax())
-            level[first + 1 :] = y[first]
+            return y - level, level
+        first = np.flatnonzero(learned & _known(y))[:1]
+        for i in first:
+            level[i + 1 :] = y[i]
         changes = y - level
-        if past is None and len(y):
-            changes[: int(learned.argmax()) + 1] = 0.0
+        changes[: first.max(initial=-1) + 1] *= 0.0  # a missing target remains so
         return changes, level
+
+
+def _known(y: Array) -> Array:
+    """The rows with all targets."""
+    missing: Array = np.isnan(y.reshape(len(y), -1)).any(axis=1)
+    return ~missing

@@ -168,8 +168,10 @@ class Conformal(Composite):
                 n = len(predictions)
                 if is_regressor(model) and len(twin.counts_) == 1:
                     s = validation.weights(sample_weight, n)
-                    errors = np.abs(validation.targets(y, n) - predictions)
-                    twin._update(errors.reshape(n, -1 if n else 1), s)
+                    errors = validation.targets(y, n, gaps=self._learns_gaps) - predictions
+                    errors = np.abs(errors.reshape(n, -1 if n else 1))
+                    known = ~np.isnan(errors).any(axis=1)
+                    twin._update(errors[known], None if s is None else s[known])
             else:
                 labels = validation.labels(y if y is None else series_array(y), len(rows))
                 s = validation.weights(sample_weight, len(rows))
@@ -224,7 +226,8 @@ class Conformal(Composite):
         """Learn rows, and the scores of forecasts of them by earlier copies of the model."""
         n, horizon = len(rows), len(self.counts_)
         period = horizon + 1  # seldom a multiple of a season, so that all phases occur
-        y, s = validation.targets(y, n), validation.weights(given.get("sample_weight"), n)
+        y = validation.targets(y, n, gaps=self._learns_gaps)
+        s = validation.weights(given.get("sample_weight"), n)
         model = self.model_ = copy.copy(self.model_)
         self.ahead_, predictions = copy.copy(self.ahead_), [y[:0]]
         learned = np.ones(n, dtype=bool) if s is None else s > 0.0
@@ -247,7 +250,8 @@ class Conformal(Composite):
                 raise error if error.row is None else error.at(row=error.row + begin) from error
             for i in range(end - begin if learned[begin] else 0):
                 scored = None if scores is None or step + i >= horizon else scores[i : i + 1]
-                self._update(scored, ahead=step + i)
+                known = scored is not None and not np.isnan(scored).any()
+                self._update(scored if known else None, ahead=step + i)
             begin = end
         return np.concatenate(predictions[1:] or predictions)
 

@@ -180,7 +180,8 @@ class KalmanRegressor(Regressor):
     missing : {"error", "advance"}, default="error"
         How to handle a target that is NaN. "error" refuses it. With "advance" it is a missing
         observation: the row is predicted, and only time (2) passes; some outputs of a row can be
-        missing. Rows of weight 0 do not take part: for them no time passes.
+        missing. Rows of weight 0 do not take part: for them no time passes. Pipeline, Keyed,
+        Conformal and ``op.evaluate.prequential`` pass such rows on; streams then do not skip them.
     initial_coef : array-like of shape (d,) or (c, d), optional
         Mean of the coefficients before the first row. By default zeros.
 
@@ -288,18 +289,9 @@ class KalmanRegressor(Regressor):
 
     # -- learning ------------------------------------------------------------------------------
 
-    def _receive_targets(
-        self, y: ArrayLike | None, n: int, s: Floats | None
-    ) -> tuple[Floats, None]:
-        array: Any = np.asarray(y)
-        if self.missing == "error" or array.dtype.kind not in "fO":
-            return super()._receive_targets(y, n, s)
-        try:
-            gaps = np.isnan(array.astype(np.float64))
-        except (TypeError, ValueError):
-            return super()._receive_targets(y, n, s)
-        Y, _ = super()._receive_targets(np.where(gaps, 0.0, array), n, s)
-        return np.where(gaps.reshape(Y.shape), np.nan, Y), None
+    @property
+    def _learns_gaps(self) -> bool:
+        return self.missing == "advance"
 
     def _rows(self, X: Floats) -> Floats:
         """Rows with the feature of the intercept, (n, p)."""

@@ -781,7 +781,7 @@ class Keyed(Composite):
             return labels
         if not is_regressor(self.model_):
             return None
-        array = validation.targets(y, n)
+        array = validation.targets(y, n, gaps=self._learns_gaps)
         if not hasattr(self, "target_ndim_"):
             self.target_ndim_, self.n_outputs_ = array.ndim, array[0].size
             packing = self._packing

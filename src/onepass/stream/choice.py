@@ -76,6 +76,8 @@ class ColumnSelection:
         How to handle rows with missing features.
     bad_rows : {"error", "skip"}
         How to handle invalid rows, and rows to learn that contain infinity.
+    gaps : bool
+        Whether rows of numeric targets are kept although a target is missing, NaN.
 
     Raises
     ------
@@ -91,6 +93,7 @@ class ColumnSelection:
     where: str
     missing: str = "keep"
     bad_rows: str = "error"
+    gaps: bool = False
 
     def __post_init__(self) -> None:
         for option, value, known in (
@@ -281,7 +284,7 @@ class ColumnSelection:
     def _targets(self, targets: Table, *, flat: bool) -> tuple[Array, Array]:
         """Return the targets as one array, and a mask of the rows without missing targets."""
         if not targets.columns:  # no targets yet
-            return np.full(len(targets), np.nan), np.zeros(len(targets), dtype=bool)
+            return np.full(len(targets), np.nan), np.full(len(targets), self.gaps)
         used = np.ones(len(targets), dtype=bool)
         for name, column in targets.columns.items():
             if column.dtype.kind == "M":
@@ -290,7 +293,7 @@ class ColumnSelection:
                     f"Pass types={{{name!r}: 'text'}} if they are labels.",
                     self.where,
                 )
-            used &= ~is_missing(column)
+            used &= ~is_missing(column) | (self.gaps and column.dtype.kind == "f")
         # a target without a value so far is nan, whatever its type will be
         known = {c.dtype.kind for c in targets.columns.values() if not is_missing(c).all()}
         if len(known) > 1:

@@ -541,6 +541,13 @@ class Stream:
         self.requested_block = requested
         self._n_rows = source.n_rows if n_rows is None else n_rows
 
+    def keep_gaps(self) -> None:
+        """Do not skip rows without a numeric target, which is NaN, in further iterations.
+
+        ``op.evaluate.prequential`` does so for models that learn such rows.
+        """
+        self._selection = replace(self._selection, gaps=True)
+
     @property
     def target(self) -> str | list[str] | None:
         """Target column, or several; None if there is no target or it has no name."""

@@ -280,8 +280,8 @@ def _plain_row(x: dict[str, object], names: Sequence[str]) -> Floats | None:
     return array if np.isfinite(array).all() else None
 
 
-def targets(y: ArrayLike | Table | None, n: int) -> Floats:
-    """Validate targets; return a finite array of shape (n,) or (n, c)."""
+def targets(y: ArrayLike | Table | None, n: int, *, gaps: bool = False) -> Floats:
+    """Validate targets; return an array of shape (n,) or (n, c), finite but for ``gaps``, NaN."""
     if y is None:
         raise TypeMismatchError(
             "requires y to be passed, but the target y is None. Pass one target per row."
@@ -296,7 +296,8 @@ def targets(y: ArrayLike | Table | None, n: int) -> Floats:
             f"`y` must have shape ({n},) or ({n}, c), one target for each row of X, got "
             f"{array.shape}. Check that X and y come from the same rows."
         )
-    refuse_nonfinite(array[:, None] if array.ndim == 1 else array, "y", None)
+    known = np.where(np.isnan(array), 0.0, array) if gaps else array
+    refuse_nonfinite(known[:, None] if array.ndim == 1 else known, "y", None)
     return array
 
 

@@ -210,6 +210,11 @@ class Composite(BaseEstimator):
         return bool(getattr(self._inner, "_uses_time", False))
 
     @property
+    def _learns_gaps(self) -> bool:
+        """Whether the model learns rows whose target is missing."""
+        return bool(getattr(self._inner, "_learns_gaps", False))
+
+    @property
     def _scores_blocks(self) -> bool:
         """Whether blocks are learned with the scores of all rows."""
         return self._returns_proba and getattr(self._inner, "_scores_blocks", False)

@@ -144,6 +144,11 @@ class Learner(BaseEstimator, ABC):
         return False
 
     @property
+    def _learns_gaps(self) -> bool:
+        """Whether rows whose target is missing, NaN, are learned as such."""
+        return False
+
+    @property
     def _merging(self) -> _KINDS:
         """Result of ``merge`` with these parameters: ``exact``, ``approximate`` or ``refused``."""
         return "refused"
@@ -632,7 +637,7 @@ class Regressor(RegressorMixin, Learner):
     def _receive_targets(
         self, y: ArrayLike | None, n: int, s: Floats | None
     ) -> tuple[Floats, None]:
-        array = validation.targets(y, n)
+        array = validation.targets(y, n, gaps=self._learns_gaps)
         if not self._started:
             if n == 0:
                 return np.empty((0, 1)), None

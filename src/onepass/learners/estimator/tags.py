@@ -21,10 +21,12 @@ class OnepassTags(Tags):  # type: ignore[misc]
     """Result of ``merge`` with the current parameters: ``exact``, ``approximate``, ``refused``."""
     uses_time: bool = False
     """Whether learning requires the time of each row."""
+    missing_targets: bool = False
+    """Whether rows whose target is missing, NaN, are learned as such."""
 
 
 def with_onepass_tags(tags: Any, estimator: Any) -> OnepassTags:
-    """Return the tags of an estimator, extended by the values of ``_merging`` and ``_uses_time``.
+    """Return the tags of an estimator, extended by those of onepass.
 
     Parameters
     ----------
@@ -35,4 +37,5 @@ def with_onepass_tags(tags: Any, estimator: Any) -> OnepassTags:
     every = OnepassTags(**{field.name: getattr(tags, field.name) for field in fields(tags)})
     with suppress(ParameterError):
         every.merging, every.uses_time = estimator._merging, estimator._uses_time  # noqa: SLF001
+        every.missing_targets = getattr(estimator, "_learns_gaps", False)
     return every
