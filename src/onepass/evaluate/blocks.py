@@ -81,7 +81,7 @@ def with_gaps_apart(block: Block) -> Block:
 
 def known_rows(y: Array) -> Array:
     """A mask (n,) of the rows without a missing target."""
-    missing: Array = is_missing(y.reshape(-1)).reshape(len(y), -1).any(axis=1)
+    missing: Array = np.any(is_missing(y.reshape(-1)).reshape(len(y), -1), axis=1)
     return ~missing
 
 

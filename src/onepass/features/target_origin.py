@@ -124,5 +124,5 @@ class TargetOrigin(Columnwise):
 
 def _known(y: Array) -> Array:
     """The rows with all targets."""
-    missing: Array = np.isnan(y.reshape(len(y), -1)).any(axis=1)
+    missing: Array = np.any(np.isnan(y.reshape(len(y), -1)), axis=1)
     return ~missing
