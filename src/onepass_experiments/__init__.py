@@ -7,7 +7,7 @@ numbers beside the reproduced ones.
 
 from collections.abc import Callable
 
-from onepass_experiments.art_ipca import ArtOutcome, art_table1, art_table2, art_tables
+from onepass_experiments.art_ipca import ArtOutcome, art_names, art_table1, art_table2, art_tables
 from onepass_experiments.continual import ContinualOutcome, continual, continual_names
 from onepass_experiments.orfit import RotatedDigits, orfit_figure6, orfit_figure7
 from onepass_experiments.orfit_deep import choose_settings, option_names, orfit_deep
@@ -47,6 +47,8 @@ EXPERIMENTS: dict[str, Callable[..., Outcome | DeepOutcome | ArtOutcome | Contin
 OPTION_CHOICES: dict[str, Callable[[], dict[str, list[str]]]] = {
     "orfit-deep": option_names,
     "continual": continual_names,
+    "art-table1": art_names,
+    "art-table2": art_names,
 }
 
 # figure number in CDC 2022 -> the same figure in the extended paper

@@ -31,7 +31,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from onepass import validation
-from onepass.errors import calling
+from onepass.errors import ParameterError, calling
 from onepass.evaluate.figures import COLOURS, GREY, Dots, dots, legend_below, new_figure
 from onepass.evaluate.tables import MISSING, format_number, format_signed, plus_minus
 from onepass.learners import ARTIPCAClassifier
@@ -46,6 +46,7 @@ __all__ = [
     "ArtOutcome",
     "Entry",
     "RunResult",
+    "art_names",
     "art_table1",
     "art_table2",
     "art_tables",
@@ -339,10 +340,16 @@ PAPER: dict[int, dict[str, dict[str, tuple[float, float]]]] = {
 """Table -> data -> method -> accuracy and standard deviation over 25 runs, in percent [1]."""
 
 
+def art_names() -> dict[str, list[str]]:
+    """The names that the options of both tables accept."""
+    return {"streams": list(_DATA.values())}
+
+
 @calling("art_table1")
 def art_table1(
     images: dict[str, Images] | None = None,
     *,
+    streams: Sequence[str] | None = None,
     draws: int = 25,
     seed: int = 0,
     vigilance: float = 0.5,
@@ -356,6 +363,8 @@ def art_table1(
     ----------
     images : dict of str to Images, optional
         ``"MNIST"``, ``"Fashion-MNIST"`` or both. By default both, from ``op.stream.images``.
+    streams : sequence of str, optional
+        Without ``images``, which to use: "mnist", "fashion-mnist" or both.
     draws : int, default=25
         Number of runs, each with its own sample of rows.
     seed : int, default=0
@@ -380,7 +389,7 @@ def art_table1(
     SourceError
         If a data set is not available.
     """
-    given = (images, draws, seed, vigilance, processes, clock, progress)
+    given = (images, streams, draws, seed, vigilance, processes, clock, progress)
     return _tables(*given)[0]
 
 
@@ -388,6 +397,7 @@ def art_table1(
 def art_table2(
     images: dict[str, Images] | None = None,
     *,
+    streams: Sequence[str] | None = None,
     draws: int = 25,
     seed: int = 0,
     vigilance: float = 0.5,
@@ -399,7 +409,7 @@ def art_table2(
 
     Parameters
     ----------
-    images, draws, seed, vigilance, processes, clock, progress
+    images, streams, draws, seed, vigilance, processes, clock, progress
         As in :func:`art_table1`. The runs are the same.
 
     Returns
@@ -411,7 +421,7 @@ def art_table2(
     ParameterError, SourceError
         As in :func:`art_table1`.
     """
-    given = (images, draws, seed, vigilance, processes, clock, progress)
+    given = (images, streams, draws, seed, vigilance, processes, clock, progress)
     return _tables(*given)[1]
 
 
@@ -419,6 +429,7 @@ def art_table2(
 def art_tables(
     images: dict[str, Images] | None = None,
     *,
+    streams: Sequence[str] | None = None,
     draws: int = 25,
     seed: int = 0,
     vigilance: float = 0.5,
@@ -430,7 +441,7 @@ def art_tables(
 
     Parameters
     ----------
-    images, draws, seed, vigilance, processes, clock, progress
+    images, streams, draws, seed, vigilance, processes, clock, progress
         As in :func:`art_table1`.
 
     Returns
@@ -442,11 +453,12 @@ def art_tables(
     ParameterError, SourceError
         As in :func:`art_table1`.
     """
-    return _tables(images, draws, seed, vigilance, processes, clock, progress)
+    return _tables(images, streams, draws, seed, vigilance, processes, clock, progress)
 
 
 def _tables(
     images: dict[str, Images] | None,
+    streams: Sequence[str] | None,
     draws: int,
     seed: int,
     vigilance: float,
@@ -458,7 +470,13 @@ def _tables(
     validation.whole(processes, "processes", low=1)
     validation.in_range(vigilance, "vigilance", low=-1.0, high=1.0)
     validation.whole(seed, "seed", low=0)
-    known = images if images is not None else {name: images_of(of) for name, of in _DATA.items()}
+    chosen = list(_DATA.values()) if streams is None else streams
+    if not set(chosen) <= set(_DATA.values()):
+        raise ParameterError(
+            f"`streams` must be any of {', '.join(_DATA.values())}, got {list(chosen)}. "
+            "Check the spelling."
+        )
+    known = images or {name: images_of(of) for name, of in _DATA.items() if of in chosen}
     jobs = list(product(known, range(draws), PCA_MODES))
     runs: dict[tuple[str, int, str], RunResult] = {}
     function = partial(_run, known, seed, vigilance, clock)

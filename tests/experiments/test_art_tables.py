@@ -12,7 +12,7 @@ from scipy.stats import ttest_rel
 from onepass.cli import main
 from onepass.errors import ParameterError
 from onepass.stream import Images
-from onepass_experiments import ArtOutcome, art_table1, art_table2, art_tables
+from onepass_experiments import ArtOutcome, art_ipca, art_table1, art_table2, art_tables
 from onepass_experiments.art_ipca import PAPER
 
 
@@ -112,3 +112,10 @@ def test_the_command_shows_the_table(
     assert "Fashion-MNIST" in output
     assert "vigilance 0.4" in " ".join(output.split())
     assert "99.47 ± 0.05" in output
+
+
+def test_one_data_set_alone(images: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(art_ipca, "images_of", lambda name: {"mnist": images["MNIST"]}[name])
+    assert {entry.data for entry in art_table1(streams=["mnist"], draws=1).entries} == {"MNIST"}
+    with pytest.raises(ParameterError, match="`streams` must be any of mnist, fashion-mnist"):
+        art_table1(streams=["imagenet"])

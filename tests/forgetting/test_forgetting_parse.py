@@ -52,6 +52,7 @@ def test_text_is_parsed_as_rule(text: Any, same: Any) -> None:
         ("bounded:half_life=soon", "half_life"),
         ("directional:0.9,scaled=1", "True or False"),
         (1.5, "forgetting"),
+        (0, r"op.ORFitRegressor\(memory=None\)"),
         (None, "rule of op.forgetting"),
         ([0.9], "rule of op.forgetting"),
         (Bounded, "rule of op.forgetting"),

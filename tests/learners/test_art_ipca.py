@@ -1,11 +1,14 @@
 """ART-IPCA against Algorithm 1 of the paper, with all kinds of PCA."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits
+from sklearn.metrics.pairwise import cosine_similarity
 
 import onepass as op
 from onepass.errors import (
@@ -263,3 +266,26 @@ def test_invalid_state_in_file_is_refused(tmp_path: Any) -> None:
             op.load(path)
     op.save(model, path)
     assert_array_equal(op.load(path).prototypes_, model.prototypes_)
+
+
+def test_a_function_as_similarity_equals_the_name(tmp_path: Path, rng: np.random.Generator) -> None:
+    X, y = load_digits(return_X_y=True)
+    rows = rng.permutation(len(y))[:600]
+    X, y = X[rows], y[rows]
+    named = op.ARTIPCAClassifier(vigilance=0.7, max_prototypes=60).partial_fit(X, y)
+    model = op.ARTIPCAClassifier(similarity=cosine_similarity, vigilance=0.7, max_prototypes=60)
+    for part in np.array_split(np.arange(600), np.sort(rng.integers(1, 600, 4))):
+        model.partial_fit(X[part], y[part])
+    assert (model.predict(X) == named.predict(X)).all()
+    assert_allclose(model.predict_proba(X), named.predict_proba(X), atol=1e-6)
+    op.save(model, tmp_path / "m.onepass")
+    with pytest.raises(op.errors.CheckpointError, match="similarity"):
+        op.load(tmp_path / "m.onepass")
+    again = op.load(tmp_path / "m.onepass", similarity=cosine_similarity)
+    assert (again.predict(X) == named.predict(X)).all()
+    nearest = op.ARTIPCAClassifier(similarity=lambda A, B: -cdist(A, B), vigilance=-20.0)
+    assert nearest.partial_fit(X, y).score(X, y) > 0.9
+    bad: list[Any] = [lambda A, B: np.ones(len(B)), lambda A, B: np.full((1, len(B)), np.nan)]
+    for function in bad:
+        with pytest.raises(ParameterError, match="must return finite numbers of shape"):
+            op.ARTIPCAClassifier(similarity=function).fit(X, y)

@@ -44,7 +44,7 @@ def reproduce(
     streams
         orfit-deep: any of angles, split, rotated and permuted. continual: any of split-mnist,
         split-fashion-mnist, whole-mnist, whole-fashion-mnist, rotated-mnist, permuted-mnist and
-        kin40k. All by default.
+        kin40k. art-table1, art-table2: mnist, fashion-mnist. All by default.
     networks
         orfit-deep: mlp, conv or both (default).
     methods

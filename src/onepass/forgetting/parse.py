@@ -61,6 +61,12 @@ def rule(given: float | str | ForgettingRule) -> ForgettingRule:
             "`forgetting` must be a number in (0, 1], 'auto' or a rule of op.forgetting, such as "
             f"Window(1000), got {given!r}. Pass one of {', '.join(_KINDS)}."
         )
+    if given == 0:
+        raise ParameterError(
+            "`forgetting` must be a number in (0, 1], 'auto' or a rule of op.forgetting, got 0. "
+            "The limit of least squares for forgetting 0 fits each row exactly and changes no "
+            "earlier prediction: op.ORFitRegressor(memory=None)."
+        )
     return _bounded(float(validation.in_range(given, "forgetting", above=0.0, high=1.0)))
 
 

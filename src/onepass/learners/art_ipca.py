@@ -43,7 +43,13 @@ from onepass.errors import LabelError, NotFittedError, NumericalError, Parameter
 from onepass.learners.discriminant_axes import DiscriminantAxes
 from onepass.learners.estimator import Classifier, Clusterer, Layout
 from onepass.learners.prototype_tree import Axes, LevelRules, PrototypeTree, TreeMatches
-from onepass.learners.prototypes import PCA_MODES, Prototypes, checked_rules, compares_rows
+from onepass.learners.prototypes import (
+    PCA_MODES,
+    Prototypes,
+    Similarity,
+    checked_rules,
+    compares_rows,
+)
 from onepass.linalg import calibration
 from onepass.linalg.pca import IncrementalPCAState, checked_components
 from onepass.types import Array, Floats
@@ -63,7 +69,7 @@ class BaseARTIPCA:
 
     n_components: Any
     vigilance: Any
-    similarity: str
+    similarity: Similarity
     step: Any
     pca: str
     block: int | None
@@ -346,8 +352,10 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
     vigilance : float or sequence of float, default=0.5
         Minimum similarity ρ for a row to update a prototype; in [−1, 1] for the cosine, in [0, 1]
         for ``"euclidean"``. Higher values give more prototypes.
-    similarity : {"cosine", "euclidean"}, default="cosine"
-        Similarity of centred rows along the axes: the cosine, or 1 / (1 + distance).
+    similarity : {"cosine", "euclidean"} or callable, default="cosine"
+        Similarity of centred rows along the axes: the cosine, 1 / (1 + distance), or a function of
+        rows A (n, k) and B (m, k) that returns (n, m), with a ``vigilance`` in its range. Functions
+        are not saved.
     step : {"mean"} or float, default="mean"
         With "mean", prototypes are the means of their rows. A float β in (0, 1] is the fixed
         step towards each row.
@@ -421,7 +429,7 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
         n_components: float | Sequence[float] = 0.95,
         vigilance: float | Sequence[float] = 0.5,
         *,
-        similarity: str = "cosine",
+        similarity: Similarity = "cosine",
         step: float | str = "mean",
         pca: str = "incremental",
         block: int | None = None,
@@ -532,8 +540,10 @@ class ARTIPCACluster(BaseARTIPCA, Clusterer):
     vigilance : float or sequence of float, default=0.5
         Minimum similarity ρ for a row to join a cluster; in [−1, 1] for the cosine, in [0, 1] for
         ``"euclidean"``. Higher values give more clusters.
-    similarity : {"cosine", "euclidean"}, default="cosine"
-        Similarity of centred rows along the axes: the cosine, or 1 / (1 + distance).
+    similarity : {"cosine", "euclidean"} or callable, default="cosine"
+        Similarity of centred rows along the axes: the cosine, 1 / (1 + distance), or a function of
+        rows A (n, k) and B (m, k) that returns (n, m), with a ``vigilance`` in its range. Functions
+        are not saved.
     step : {"mean"} or float, default="mean"
         With "mean", prototypes are the means of their rows. A float β in (0, 1] is the fixed
         step towards each row.
@@ -584,7 +594,7 @@ class ARTIPCACluster(BaseARTIPCA, Clusterer):
         n_components: float | Sequence[float] = 0.95,
         vigilance: float | Sequence[float] = 0.5,
         *,
-        similarity: str = "cosine",
+        similarity: Similarity = "cosine",
         step: float | str = "mean",
         pca: str = "incremental",
         block: int | None = None,

@@ -32,6 +32,7 @@ from onepass.learners.prototypes import (
     PCA_MODES,
     Prototypes,
     Rules,
+    Similarity,
     compares_rows,
     match_and_update,
     project,
@@ -223,7 +224,7 @@ class PrototypeTree:
             yield from child.leaves((*path, q))
 
     def routed(
-        self, X: Floats, similarity: str, path: tuple[int, ...] = ()
+        self, X: Floats, similarity: Similarity, path: tuple[int, ...] = ()
     ) -> Iterator[tuple[Array, tuple[int, ...], PrototypeTree]]:
         """The node of the last level that rows are compared in, with the indices of its rows."""
         if not self.children:

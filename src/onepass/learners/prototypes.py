@@ -11,9 +11,11 @@ cosine      aᵀb / (‖a‖ ‖b‖); 1 if both are zero, 0 if only one is [−
 euclidean   1 / (1 + ‖a − b‖)                                     (0, 1]
 =========== ===================================================== ==========
 
-A matrix product rounds differently from a product of two vectors. So that the number of vectors
-compared at once makes no difference, similarities are rounded to a grid far coarser than rounding
-errors: the oldest of equal prototypes is matched, and a row has the highest similarity to itself.
+or a function of rows A (n, k) and B (m, k) that returns (n, m), of any range, which is called for
+one row at a time. A matrix product rounds differently from a product of two vectors. So that the
+number of vectors compared at once makes no difference, similarities are rounded to a grid far
+coarser than rounding errors: the oldest of equal prototypes is matched, and a row has the highest
+similarity to itself.
 
 A row x is matched with the most similar of the current prototypes. If the similarity is at least ρ
 (vigilance) and the label is the same, the prototype moves towards the row,
@@ -54,11 +56,13 @@ __all__ = [
     "Page",
     "Prototypes",
     "Rules",
+    "Similarity",
     "checked_rules",
     "compares_rows",
     "lengths_of",
     "match_and_update",
     "project",
+    "row_similarity",
 ]
 
 
@@ -123,6 +127,9 @@ def _on_grid(similarities: Floats) -> Floats:
     similarities /= _GRID
     return similarities
 
+
+Similarity = str | Callable[[Floats, Floats], Floats]
+"""A name of ``SIMILARITIES``, or a function."""
 
 SIMILARITIES: dict[str, tuple[Callable[[Any, Any, Any, Any], Floats], float]] = {
     "cosine": (_cosine, -1.0),
@@ -299,8 +306,12 @@ class Prototypes:
         spans = [slice(i, i + PAGE) for i in cuts]
         return cls(tuple(Page(rows[a], coordinates[a], labels[a], weights[a]) for a in spans))
 
-    def similarities(self, Z: Floats, similarity: str) -> Floats:
+    def similarities(self, Z: Floats, similarity: Similarity) -> Floats:
         """Similarities (n, W) of rows (n, k), along the axes, with all prototypes."""
+        if callable(similarity):
+            one, others = row_similarity(similarity), self.compared()
+            rows = [one(z, others, 0.0, 0.0) for z in Z]
+            return np.reshape(rows, (len(Z), len(others)))
         compare, _ = SIMILARITIES[similarity]
         lengths = lengths_of(Z)
         parts = [
@@ -308,15 +319,14 @@ class Prototypes:
         ]
         return np.concatenate(parts, axis=1)
 
-    def best(self, Z: Floats, similarity: str, c: int) -> Floats:
+    def best(self, Z: Floats, similarity: Similarity, c: int) -> Floats:
         """Similarities (n, c) of rows with the most similar prototype of each of c classes.
 
         If classes tie, the score of the class with the oldest prototype is unchanged; those of the
         others are lowered by one unit in the last place. A class without prototypes has the lowest
         score.
         """
-        _, least = SIMILARITIES[similarity]
-        scores = np.full((len(Z), c), least - 1.0)
+        scores = np.full((len(Z), c), _least(similarity) - 1.0)
         labels = self.all("labels")
         for rows in _spans(len(Z)):
             S = self.similarities(Z[rows], similarity)
@@ -333,6 +343,33 @@ class Prototypes:
         return scores
 
 
+def row_similarity(similarity: Similarity) -> Callable[[Any, Any, float, Any], Floats]:
+    """The function for one row (k,) and other rows (m, k), with their lengths; it returns (m,)."""
+    if not callable(similarity):
+        return ROW_SIMILARITIES[similarity]
+
+    def compare(z: Any, B: Any, length: float, lengths: Any) -> Floats:
+        del length, lengths
+        if not len(B):
+            return np.empty(0)
+        found: Floats = np.asarray(similarity(z[None], B), dtype=np.float64)
+        if found.shape != (1, len(B)) or not np.isfinite(found).all():
+            raise ParameterError(
+                f"`similarity` must return finite numbers of shape (1, {len(B)}) for one row and "
+                f"{len(B)} others, got {found!r}",
+                remedy="Correct the function.",
+            )
+        row: Floats = found[0]
+        return row
+
+    return compare
+
+
+def _least(similarity: Similarity) -> float:
+    """The minimum of a similarity."""
+    return -np.inf if callable(similarity) else SIMILARITIES[similarity][1]
+
+
 def _spans(n: int) -> Iterator[slice]:
     return (slice(i, i + BLOCK) for i in range(0, n, BLOCK))
 
@@ -345,8 +382,8 @@ class Rules:
     ----------
     vigilance : float
         ρ.
-    similarity : str
-        One of ``SIMILARITIES``.
+    similarity : str or callable
+        One of ``SIMILARITIES``, or a function.
     step : float or None
         β, or None for means.
     max_prototypes : int or None
@@ -356,13 +393,13 @@ class Rules:
     """
 
     vigilance: float
-    similarity: str
+    similarity: Similarity
     step: float | None
     max_prototypes: int | None
 
 
 def checked_rules(
-    vigilance: object, similarity: str, step: object, max_prototypes: object
+    vigilance: object, similarity: Similarity, step: object, max_prototypes: object
 ) -> Rules:
     """Validate the parameters of a learner and return its rules.
 
@@ -376,13 +413,14 @@ def checked_rules(
     ParameterError
         If a parameter is unknown or out of range.
     """
-    if similarity not in SIMILARITIES:
+    if not callable(similarity) and similarity not in SIMILARITIES:
         raise ParameterError(
-            f"`similarity` must be one of {', '.join(SIMILARITIES)}, got {similarity!r}",
+            f"`similarity` must be one of {', '.join(SIMILARITIES)} or a function, got "
+            f"{similarity!r}",
             remedy="Choose one of these.",
         )
-    least = SIMILARITIES[similarity][1]
-    vigilance = validation.in_range(vigilance, "vigilance", low=least, high=1.0)
+    most = np.inf if callable(similarity) else 1.0
+    vigilance = validation.in_range(vigilance, "vigilance", low=_least(similarity), high=most)
     share = None
     if not (isinstance(step, str) and step == "mean"):
         share = validation.in_range(step, "step", above=0.0, high=1.0)
@@ -433,7 +471,7 @@ class _Block:
 
     def __init__(self, prototypes: Prototypes, rules: Rules, Z: Floats) -> None:
         self._before, self._rules, self._Z = prototypes, rules, Z
-        self._compare = ROW_SIMILARITIES[rules.similarity]
+        self._compare = row_similarity(rules.similarity)
         self._lengths = lengths_of(Z)
         self._S = prototypes.similarities(Z, rules.similarity)
         self._labels = prototypes.all("labels")
@@ -580,7 +618,7 @@ def _with_room(prototypes: Prototypes, rules: Rules) -> Prototypes:
     return merged.selected(np.delete(np.arange(len(prototypes)), max(i, j)))
 
 
-def _nearest_pair(few: Prototypes, similarity: str) -> tuple[int, int]:
+def _nearest_pair(few: Prototypes, similarity: Similarity) -> tuple[int, int]:
     """The indices of the two most similar prototypes, the oldest ones of a tie."""
     rows, best, pair = few.compared(), -np.inf, (0, 1)
     for i in range(0, len(few), BLOCK):
