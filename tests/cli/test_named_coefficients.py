@@ -74,3 +74,27 @@ def test_inspect_shows_the_largest_of_many_coefficients(
         does(f"inspect {tmp_path / 'm.onepass'} --json")
         found = json.loads(capsys.readouterr().out)["coefficients"]
         assert len(found if targets.ndim == 1 else found["1"]) == 120
+
+
+@pytest.mark.parametrize(
+    ("forgetting", "rows", "note"),
+    [
+        (1.0, None, None),
+        (0.999, 632.0, None),
+        (0.9, 10.0, "remembers about 10 rows, too few for 3 coefficients"),
+        ("auto", None, "mixes short and long memories"),
+    ],
+)
+def test_inspect_says_when_the_memory_is_short(
+    forgetting: Any, rows: float | None, note: str | None, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    X = np.random.default_rng(0).normal(size=(1000, 2))
+    op.save(op.RLSRegressor(forgetting=forgetting).fit(X, X @ [1.0, 2.0]), tmp_path / "m.onepass")
+    does(f"inspect {tmp_path / 'm.onepass'} --json")
+    found = json.loads(capsys.readouterr().out)
+    assert ("effective_rows" in found) == (forgetting != 1.0)
+    if rows is not None:
+        assert found["effective_rows"] == pytest.approx(rows, rel=0.01)
+    assert (note is None) == ("note" not in found)
+    assert (note or "") in found.get("note", "")

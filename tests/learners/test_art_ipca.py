@@ -285,7 +285,7 @@ def test_a_function_as_similarity_equals_the_name(tmp_path: Path, rng: np.random
     assert (again.predict(X) == named.predict(X)).all()
     nearest = op.ARTIPCAClassifier(similarity=lambda A, B: -cdist(A, B), vigilance=-20.0)
     assert nearest.partial_fit(X, y).score(X, y) > 0.9
-    bad: list[Any] = [lambda A, B: np.ones(len(B)), lambda A, B: np.full((1, len(B)), np.nan)]
+    bad: list[Any] = [lambda _, B: np.ones(len(B)), lambda _, B: np.full((1, len(B)), np.nan)]
     for function in bad:
         with pytest.raises(ParameterError, match="must return finite numbers of shape"):
             op.ARTIPCAClassifier(similarity=function).fit(X, y)

@@ -17,6 +17,7 @@ __all__ = ["inspect", "merge"]
 
 _DATABASE = b"SQLite format 3\0"
 _SHOWN_COEFFICIENTS = 20
+_ROWS_PER_COEFFICIENT = 10
 _SNAPSHOT = {"version", "rows_seen", "at", "why", "bytes"}
 
 
@@ -81,8 +82,27 @@ def _description(file: Path) -> dict[str, Any]:
     from onepass.learners.linear import named_coefficients
 
     fitted = load(file)
-    coefficients = named_coefficients(getattr(fitted, "model_", fitted))
-    return {**description, "coefficients": coefficients} if coefficients else description
+    fitted = getattr(fitted, "model_", fitted)
+    if coefficients := named_coefficients(fitted):
+        learner = getattr(fitted, "learner", fitted)
+        description |= _memory(learner) | {"coefficients": coefficients}
+    return description
+
+
+def _memory(learner: Any) -> dict[str, Any]:
+    """Return how many rows least squares remember, and a note if they determine little."""
+    rows = getattr(learner, "effective_rows_", None)
+    if rows is None or learner.forgetting == 1.0:
+        return {}
+    found: dict[str, Any] = {"effective_rows": round(rows, 1)}
+    d, reason = learner.n_features_in_ + bool(learner.fit_intercept), ""
+    if hasattr(learner, "forgetting_factor_"):
+        reason = "The model mixes short and long memories for its predictions."
+    elif rows < _ROWS_PER_COEFFICIENT * d:
+        reason = f"The model remembers about {rows:,.0f} rows, too few for {d} coefficients."
+    if reason:
+        found["note"] = f"{reason} To estimate them, learn with forgetting=1.0, or close to 1."
+    return found
 
 
 def _shorten(coefficients: dict[str, Any]) -> dict[str, Any]:

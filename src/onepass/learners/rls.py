@@ -488,6 +488,12 @@ class LeastSquares:
         factors = np.array(chosen.fading.mixture)[leading]
         return float(factors[0]) if len(factors) == 1 else factors
 
+    @property
+    @public
+    def effective_rows_(self) -> float:
+        """How many rows the model remembers: their total weight after forgetting."""
+        return least_squares.mass(self.state_)
+
     def _fitted(self) -> tuple[Floats, Floats, Floats]:
         """Weights W (d, c), centre m (d,), offset b (c,): outputs are Wᵀ (x − m) + b."""
         own = self.__dict__
@@ -748,6 +754,8 @@ class RLSRegressor(LeastSquares, Regressor):
         Covariance (4) of the coefficients; infinite until the rows determine it.
     coef_std_ : ndarray of shape (d,) or (c, d)
         Standard errors of the coefficients.
+    effective_rows_ : float
+        Total weight of the rows after forgetting: how many rows the model remembers.
     forgetting_factor_ : float or ndarray of shape (c,)
         The factor that leads at present; only with automatic forgetting.
     time_ : int, float or datetime64

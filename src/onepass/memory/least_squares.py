@@ -77,6 +77,7 @@ __all__ = [
     "grown",
     "is_sound",
     "learn",
+    "mass",
     "merged",
     "mixture_noise",
     "moved",
@@ -439,6 +440,17 @@ def _fits(vector: Floats) -> tuple[Floats, Floats, Floats]:
         weights[k], centres[k] = parts.w, parts.means[:d]
         offsets[k] = parts.means[d : d + c] + (parts.rests[d : d + c] - parts.w @ parts.rests[:d])
     return weights, centres, offsets
+
+
+def mass(vector: Floats) -> float:
+    """The total weight of the rows; of a mixture, the harmonic mean by the shares of its experts.
+
+    The variance of a mean of n rows is 1/n of that of a row, and the mixture has the mean variance.
+    """
+    if not is_mixture(vector):
+        return float(vector[Slot.MASS])
+    masses = np.array([one[Slot.MASS] for one in experts(vector)])
+    return float(1.0 / (shares(vector).mean(axis=1) @ (1.0 / np.maximum(masses, 1e-300))))
 
 
 def scores(fit: tuple[Floats, Floats, Floats], X: Floats) -> Floats:
