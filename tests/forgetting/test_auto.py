@@ -301,3 +301,38 @@ def test_covariance_is_infinite_if_columns_are_dependent() -> None:
     X, y = drifting(14, 20)
     X[:, 1] = X[:, 0]
     assert np.isinf(op.RLSRegressor(0.0).fit(X, y).coef_std_[:2]).all()
+
+
+def drawn(kind: str, rng: np.random.Generator, n: int = 3000) -> tuple[Any, Any]:
+    """Correlated, often smooth features, and a target whose weights move."""
+    d = int(rng.integers(2, 21))
+    X = rng.normal(size=(n, d)) @ (0.5 * rng.normal(size=(d, d)) + np.eye(d))
+    if rng.random() < 0.5:
+        X = 0.05 * np.cumsum(X, axis=0) + 0.3 * X
+    W = np.tile(rng.normal(size=d), (n, 1))
+    if kind in {"slow", "fast"}:
+        W += np.cumsum({"slow": 0.003, "fast": 0.05}[kind] * rng.normal(size=(n, d)), axis=0)
+    for at in np.sort(rng.integers(200, n, 4)) if kind == "abrupt" else []:
+        W[at:] = rng.normal(size=d)
+    if kind == "seasonal":
+        W *= 1 + 0.8 * np.sin(2 * np.pi * np.arange(n)[:, None] / rng.integers(100, 1000))
+    noise = 10 ** rng.uniform(-2.0, 0.3) * rng.normal(size=n)
+    return X, (W * X).sum(axis=1) + noise + rng.choice([0.0, 300.0])
+
+
+@pytest.mark.parametrize("kind", ["none", "slow", "fast", "abrupt", "seasonal"])
+def test_errors_are_close_to_those_of_the_best_factor(kind: str, rng: np.random.Generator) -> None:
+    X, y = drawn(kind, rng)
+    labels = (y > np.median(y)).astype(int)
+
+    def error(forgetting: Any) -> float:
+        found = op.RLSRegressor(forgetting=forgetting, prior=1.0).test_then_train(X, y)
+        return float(np.abs(found - y)[50:].mean())
+
+    def accuracy(forgetting: Any) -> float:
+        found = op.RLSClassifier(forgetting=forgetting, prior=1.0).test_then_train(X, labels)
+        return float(100 * (found == labels)[50:].mean())
+
+    factors = list(FACTORS)
+    assert error("auto") < (1.15 if kind == "abrupt" else 1.03) * min(map(error, factors))
+    assert accuracy("auto") > max(map(accuracy, factors)) - 1.2
