@@ -133,15 +133,11 @@ def test_a_regressor_learns_the_change_since_the_last_known_target(
     assert (std >= 0).all()
     if n > 1:
         assert_allclose(model.score(X, y), r2_score(y, model.predict(X)))
-    weights = np.array([True, *learned[1:n]], dtype=float)
-    some, used = clone(model), np.flatnonzero(weights)
-    found = some.test_then_train(X, y, sample_weight=weights)
-    alone = clone(model)
-    assert_allclose(found[used], alone.test_then_train(X[used], y[used]), rtol=1e-6, atol=1e-8)
-    for i in np.flatnonzero(weights == 0):
-        before = clone(model).partial_fit(X[used[used < i]], y[used[used < i]])
-        if (used < i).any():
-            assert_allclose(found[i], before.predict(X[[i]])[0], rtol=1e-6, atol=1e-8)
+    weights = np.array(learned[:n], dtype=float)
+    weights[: lag + 3] = 1.0  # the first values of all lags
+    found = clone(model).test_then_train(X, y, sample_weight=weights)
+    expected = level + op.RLSRegressor(ridge=0.1).test_then_train(explicit, changes, weights)
+    assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
 
 
 def test_labels_are_encoded_as_they_appear() -> None:
@@ -157,14 +153,6 @@ def test_labels_are_encoded_as_they_appear() -> None:
     assert set(model.get_feature_names_out()) == names | {"x0", "x1"}
     numbers = steps([1], op.RLSClassifier()).partial_fit(X, y > 0)
     assert "target lag 1=True" in numbers.get_feature_names_out()
-
-
-def test_row_of_weight_0_has_no_lag() -> None:
-    X, y = stream(30)
-    weights = (np.arange(30) % 3 > 0).astype(float)
-    model = steps([1, 4], op.RLSRegressor()).partial_fit(X, y, sample_weight=weights)
-    other = steps([1, 4], op.RLSRegressor()).partial_fit(X[weights > 0], y[weights > 0])
-    assert_allclose(model.learner_.coef_, other.learner_.coef_)
 
 
 def test_copies_and_files_continue_alone(tmp_path: Path) -> None:
@@ -280,3 +268,28 @@ def test_whole_labels_are_the_same_lags_whatever_their_type(kind: type) -> None:
     model = op.Pipeline(Lag(), op.RLSClassifier()).partial_fit(np.ones((5, 1)), labels)
     model.partial_fit(np.ones((5, 1)), labels.astype(kind))
     assert model.get_feature_names_out().tolist() == ["x0", "target lag 1=0", "target lag 1=1"]
+
+
+@pytest.mark.parametrize("difference", [False, True])
+def test_targets_of_rows_of_weight_zero_are_lags(
+    difference: bool,  # noqa: FBT001
+    rng: np.random.Generator,
+) -> None:
+    n = 200
+    X, y = rng.normal(size=(n, 2)), np.cumsum(rng.normal(size=n))
+    weights = (rng.random(n) > 0.3).astype(float)
+    weights[:3] = 1.0
+
+    def model() -> Any:
+        return op.Pipeline(Lag(rows=[1, 2], difference=difference), op.RLSRegressor())
+
+    lags = np.column_stack([X, np.append(y[0], y[:-1]), np.append([y[0], y[0]], y[:-2])])
+    targets = y - lags[:, 2] * difference  # before its first value, a lag is at that value
+    by_hand = op.RLSRegressor().partial_fit(lags, targets, sample_weight=weights)
+    block = model().partial_fit(X, y, sample_weight=weights)
+    assert_allclose(block.learner_.coef_, by_hand.coef_, rtol=1e-6, atol=1e-9)
+    found, single = model().test_then_train(X, y, weights), model()
+    for i in range(n):
+        assert single.predict_one(X[i]) == pytest.approx(found[i], abs=1e-9)
+        single.learn_one(X[i], y[i], weights[i])
+    assert_allclose(single.learner_.coef_, by_hand.coef_, rtol=1e-6, atol=1e-9)

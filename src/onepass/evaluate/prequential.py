@@ -304,7 +304,7 @@ def _check_lags(models: dict[str, Model], delay: int, until: str | None) -> None
         while hasattr(inner, "model"):  # Keyed and Conformal, also of each other
             inner = inner.model
             keyed |= hasattr(inner, "by")
-        lag = getattr(inner, "_target_delay", None)
+        lag = getattr(model, "_target_delay", None)
         if lag is None or (until is None and lag == max(delay, 1) and not (keyed and lag > 1)):
             continue
         remedy = f"Use Lag(rows=..., delay={delay}), where no lag is smaller."

@@ -77,9 +77,16 @@ def learns_gaps(model: object) -> bool:
     return bool(getattr(model, "_learns_gaps", False))
 
 
+def _target_delay(model: object) -> int | None:
+    """The delay for which the lags of a model are set; None without lags."""
+    delay: int | None = getattr(model, "_target_delay", None)
+    return delay
+
+
 def _run_schedule(model: Model, schedule: Schedule, *, probabilities: bool) -> Array:
     """Process a schedule; return predictions for the rows to predict."""
     weighted = "sample_weight" in inspect.signature(model.test_then_train).parameters
+    weighted &= _target_delay(model) is None  # targets of rows of weight 0 are lags of later ones
     process = partial(_by_weights if weighted else _by_segments, probabilities=probabilities)
     parts = gen_batches(len(schedule.learned), _MAX_ROWS)
     predictions = [process(model, schedule, part) for part in parts]
@@ -145,7 +152,9 @@ def _row_location(schedule: Schedule, rows: slice) -> Iterator[None]:
 def _predict(model: Any, X: Table | Array) -> Array:
     """Predict rows without learning them."""
     try:
-        return as_array(model.predict(X))
+        if _target_delay(model) is None or len(X) < 2:
+            return as_array(model.predict(X))
+        return np.concatenate([as_array(model.predict(X[i : i + 1])) for i in range(len(X))])
     except NotFittedError:
         rows = X.rows() if hasattr(X, "rows") else X
         return np.asarray([model.predict_one(x) for x in rows])

@@ -81,6 +81,38 @@ def _transform_features(features: Sequence[Transformer], checked_rows: Any) -> F
     return seen
 
 
+def _transform_known(features: Sequence[Any], checked_rows: Any, y: Array | None) -> Floats:
+    """Transform rows that are not learned, but whose targets are lags of the rows after them."""
+    if y is None or not any(map(_has_lags, features)):
+        return _transform_features(features, checked_rows)
+    if not hasattr(features[0], "n_features_in_"):
+        _learn_features(features, checked_rows[:0])
+    rows = []
+    for i in range(len(checked_rows)):
+        rows.append(_next_row(features, checked_rows[i : i + 1]))
+        _remember(features, y[i : i + 1])
+    return np.concatenate(rows)
+
+
+def _has_lags(feature: Transformer) -> bool:
+    return hasattr(feature, "_remember")
+
+
+def _next_row(features: Sequence[Any], row: Any) -> Floats:
+    """Transform a row as the next one after the last known or predicted target."""
+    for feature in features:
+        row = feature._with_lags(row, 1) if _has_lags(feature) else feature._transform_rows(row)
+    transformed: Floats = row
+    return transformed
+
+
+def _remember(features: Sequence[Any], y: Array) -> None:
+    """Store targets, known or predicted, as lags of the next rows."""
+    for feature in features:
+        if _has_lags(feature):
+            feature._remember(y)
+
+
 def _learn_selected(
     features: Sequence[Transformer],
     checked_rows: Any,
@@ -96,7 +128,8 @@ def _learn_selected(
     first values, else 0.
 
     Other rows are transformed as if each were the next one: at its position if ``in_order``, which
-    costs a block for each run of selected rows; otherwise after all selected rows.
+    costs a block for each run of selected rows; otherwise after all selected rows. Their targets
+    are lags of later rows.
     """
     if selected.all():
         whole, starts = _learn_features(features, checked_rows, y)
@@ -121,7 +154,7 @@ def _learn_selected(
             origins[late] = origins_of_part[late]
             seen[np.ix_(done, np.flatnonzero(late))] = origins[late]
         else:
-            part = _transform_features(features, checked_rows[rows])
+            part = _transform_known(features, checked_rows[rows], None if y is None else y[rows])
             seen = np.pad(seen, ((0, 0), (0, part.shape[1] - seen.shape[1])))
             origins = np.pad(origins, (0, part.shape[1] - len(origins)))
         seen[rows, : part.shape[1]] = part
@@ -156,8 +189,8 @@ class Pipeline(Composite):
     After random features, recursive least squares whose ``prior`` is None has ``prior=10.0`` in
     ``learner_``: its accuracy would otherwise fall while there are about as many rows as features.
 
-    Rows of weight 0 are predicted, but not learned by any step. Other weights are passed to the
-    learner; transformers weight all rows equally.
+    Rows of weight 0 are predicted, but not learned by any step; their targets are lags of later
+    rows. Other weights are passed to the learner; transformers weight all rows equally.
 
     Parameters
     ----------
@@ -477,7 +510,7 @@ class Pipeline(Composite):
             n = len(predictions[0]) if isinstance(predictions, tuple) else len(predictions)
             _check_length(y, n)
             return (predictions, self.predict_proba(X)) if proba else predictions
-        first = next(i for i, one in enumerate(self.features_) if hasattr(one, "_remember"))
+        first = next(i for i, one in enumerate(self.features_) if _has_lags(one))
         rows = self.features_[0]._check_rows(X, learning=False)
         for feature in self.features_[:first]:
             rows = feature._transform_rows(rows)
@@ -486,19 +519,14 @@ class Pipeline(Composite):
         labels, predictions = is_classifier(self.learner_), []
         later: list[Any] = self.features_[first:]
         for i in range(max(len(rows), 1)):  # no rows: to determine the shape
-            row = rows[i : i + 1]
-            for feature in later:
-                lagged = hasattr(feature, "_remember")
-                row = feature._with_lags(row, 1) if lagged else feature._transform_rows(row)
+            row = _next_row(later, rows[i : i + 1])
             predictions.append(self._predicted(_padded(row), options, ahead=1))
             if proba:
                 predictions[-1] = predictions[-1], self.learner_.predict_proba(_padded(row))
             mean = predictions[-1][0] if isinstance(predictions[-1], tuple) else predictions[-1]
             value = mean if i >= len(rows) else np.where(_unknown(targets[i]), mean[0], targets[i])
             value = checked_targets(np.reshape(value, np.shape(mean)), len(row), labels=labels)
-            for feature in later:
-                if hasattr(feature, "_remember"):
-                    feature._remember(value)
+            _remember(later, value)
         if isinstance(predictions[0], tuple):
             return tuple(map(np.concatenate, zip(*predictions, strict=True)))
         return np.concatenate(predictions)
@@ -866,7 +894,8 @@ class Pipeline(Composite):
                 if lag is not None:
                     y = lag._changes(past, target, np.ones(1, dtype=bool))[0][0]
             else:
-                Z, origins = _transform_features(self.features_, checked_rows), np.zeros(0)
+                target, origins = self._targets(np.asarray(y)[None], 1), np.zeros(0)
+                Z = _transform_known(self.features_, checked_rows, target)
             x = self._prepare_for_learner(Z, origins)[0]
         self.learner_.learn_one(x, y, sample_weight, **given(time=time))
 
@@ -950,18 +979,19 @@ class Pipeline(Composite):
         """Learn checked rows in all steps; return the result of the method of the learner."""
         level = None
         if self.features_:
-            s = sample_weight
+            s, lagged = sample_weight, any(map(_has_lags, self.features_))
             selected = np.ones(len(rows), dtype=bool) if s is None else s > 0
             in_order = verb == "test_then_train"
             targets = self._targets(y, len(rows))
             lag, past = self._differencing
             moves = self.learner_._moves
             seen = _learn_selected(
-                self.features_, rows, targets, selected, in_order=in_order, moves=moves
+                self.features_, rows, targets, selected, in_order=in_order or lagged, moves=moves
             )
             rows = self._prepare_for_learner(*seen)
             if lag is not None:
-                y, level = lag._changes(past, targets, selected)
+                counted = np.ones(len(selected), dtype=bool) if _has_lags(lag) else selected
+                y, level = lag._changes(past, targets, counted)
             if verb == "fit" and len(rows) and selected.any():
                 verb = "partial_fit"  # the learner is new, and already has the names
         found = getattr(self.learner_, verb)(rows, y, sample_weight=sample_weight, **named)

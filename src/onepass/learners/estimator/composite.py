@@ -210,6 +210,12 @@ class Composite(BaseEstimator):
         return bool(getattr(self._inner, "_uses_time", False))
 
     @property
+    def _target_delay(self) -> int | None:
+        """The delay of targets for which lags of the model are set; None without lags."""
+        delay: int | None = getattr(self._inner, "_target_delay", None)
+        return delay
+
+    @property
     def _learns_gaps(self) -> bool:
         """Whether the model learns rows whose target is missing."""
         return bool(getattr(self._inner, "_learns_gaps", False))
