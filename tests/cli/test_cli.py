@@ -356,6 +356,18 @@ def test_run_warns_about_mixed_columns(capsys: pytest.CaptureFixture[str]) -> No
     assert "--na '?'" in fails(capsys, "run odd.csv --target km")
 
 
+def test_names_with_a_comma_are_quoted_as_in_csv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{3 * i % 7},{i % 7},{i % 5}" for i in range(60)]
+    Path("t.csv").write_text("\n".join(['"price, total",km,n', *lines]) + "\n")
+    assert main(["run", "t.csv", "--target", '"price, total"', "--drop", "n", "-q"]) == 0
+    assert "regression of price, total" in capsys.readouterr().out
+    assert main(["run", "t.csv", "--target", '"price, total",n', "-q", "--save", "m.onepass"]) == 0
+    assert op.load("m.onepass").learner.n_outputs_ == 2
+
+
 # -- inspect, data, reproduce ----------------------------------------------------------------------
 
 

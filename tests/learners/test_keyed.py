@@ -832,3 +832,23 @@ def test_prequential_and_durable(tmp_path: Path) -> None:
         with op.durable(place) as durable:
             assert durable.predict(rows).tolist() == expected
             assert durable.model().keys() == order
+
+
+def test_forecasts_are_those_of_the_keys(rng: np.random.Generator) -> None:
+    n, ahead = 300, 12
+    keys, X, y = rng.integers(3, size=n), rng.normal(size=(n, 2)), rng.normal(size=n)
+    model = op.Pipeline(op.features.Lag(rows=[1, 2]), op.RLSRegressor())
+    keyed = op.Keyed(model, by=1).partial_fit(joined(keys, X), y)
+    later, rows = rng.integers(4, size=ahead), rng.normal(size=(ahead, 2))
+    known = np.where(rng.random(ahead) < 0.5, np.nan, 1.0)
+    for targets in (None, known):
+        found = keyed.forecast(joined(later, rows), targets)
+        for key in range(3):
+            own = later == key
+            alone = clone(model).partial_fit(X[keys == key], y[keys == key])
+            expected = alone.forecast(rows[own], None if targets is None else targets[own])
+            assert_close(found[own], expected)
+        assert (found[later == 3] == 0.0).all()
+    assert_close(keyed.forecast(joined(later, rows)), keyed.forecast(joined(later, rows)))
+    with pytest.raises(ParameterError, match="op.Conformal"):
+        next(op.evaluate.predictions(keyed, op.stream.read(rows), interval=True))

@@ -1,5 +1,6 @@
 """Conversion and checks of command-line arguments, output paths, and usage errors."""
 
+import csv
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,8 +34,8 @@ __all__ = [
 
 
 def _split(_: object, tokens: Sequence[Token]) -> tuple[str, ...]:
-    """Split names at commas, and concatenate repeated options."""
-    return tuple(name for token in tokens for name in token.value.split(",") if name)
+    """Split names at commas, as a row of CSV, and concatenate repeated options."""
+    return tuple(name for token in tokens for name in next(csv.reader([token.value]), []) if name)
 
 
 def _equated(_: object, tokens: Sequence[Token]) -> tuple[str, ...]:
@@ -82,7 +83,7 @@ def _timed(_: object, tokens: Sequence[Token]) -> float:
 
 
 Names: TypeAlias = Annotated[tuple[str, ...], Parameter(converter=_split, metavar="A,B")]
-"""Names, separated by commas or in repeated options."""
+"""Names, separated by commas or in repeated options; with a comma, in quotes as in CSV."""
 
 Source: TypeAlias = Annotated[str, Parameter(allow_leading_hyphen=True)]
 """A path, a name, or ``-`` for standard input."""

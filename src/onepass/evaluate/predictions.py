@@ -94,6 +94,12 @@ def predictions(
             _WHERE,
         )
     lagged = lagged_target(model)
+    if lagged is not None and interval and not hasattr(model, "_forecast_interval"):
+        raise ParameterError(
+            "`interval` must be False for forecasts of Keyed, got True. Learn with "
+            "op.Conformal(op.Keyed(...)), whose intervals are those of all keys.",
+            _WHERE,
+        )
     model = model if lagged is None else copy.copy(model)  # forecasts become lags
     for rows in stream:
         check_keep(rows.X, keep)
@@ -142,8 +148,9 @@ def lagged_target(model: Any) -> str | None:
     ----------
     model : learner or Pipeline
     """
-    forecasts = hasattr(model, "_forecast")
-    return getattr(getattr(model, "model_", model), "_lagged_target", None) if forecasts else None
+    while hasattr(model, "model_"):  # Keyed and Conformal
+        model = model.model_
+    return getattr(model, "_lagged_target", None)
 
 
 def _forecast(

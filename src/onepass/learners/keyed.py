@@ -367,17 +367,63 @@ class Keyed(Composite):
         They are 0 for classes that the key has not seen. Rows of unknown keys have the
         probabilities of the pooled model, or without it equal ones.
         """
-        classes = self.classes_ if self._started else np.empty(0)
 
         def predict(model: Any, rows: Any, n: int) -> Floats:
-            if model is None:
-                return np.full((n, len(classes)), 1.0 / max(1, len(classes)))
-            shares = np.zeros((n, len(classes)))
-            shares[:, np.searchsorted(classes, model.classes_)] = model.predict_proba(rows)
-            return shares
+            return self._shares(model, n if model is None else model.predict_proba(rows))
 
         found: Floats = self._by_key(X, "predict_proba", predict)
         return found
+
+    def _shares(self, model: Any, of: Any) -> Floats:
+        """Probabilities of all classes from those of a model, or equal ones of n rows."""
+        c = len(self.classes_)
+        if model is None:
+            return np.full((of, c), 1.0 / max(1, c))
+        shares = np.zeros((len(of), c))
+        shares[:, np.searchsorted(self.classes_, model.classes_)] = of
+        return shares
+
+    @public
+    def forecast(self, X: TableLike, y: ArrayLike | None = None, **options: object) -> Any:
+        """Predict rows, of which the first of each key follows the last one that it learned.
+
+        Parameters
+        ----------
+        X : rows with the key column
+        y : array-like of shape (n,) or (n, c), optional
+            The targets that are known, nan or None where unknown; they are lags of later rows of
+            the same key, as in ``Pipeline.forecast``.
+        **options
+            Options of ``predict`` of the model.
+        """
+        twin: Any = copy.copy(self)
+        return twin._forecast(X, y, **options)
+
+    def _forecast(
+        self, X: TableLike, y: ArrayLike | None = None, *, proba: bool = False, **options: Any
+    ) -> Any:
+        """Predict rows as ``forecast``, and store their targets as lags of the next ones."""
+        if not hasattr(self.model, "_forecast"):
+            return self.predict(X, **options)
+        keys, rest = self._read(X)
+        targets = None if y is None else series_array(y)
+        found, changed = list[tuple[Array, Any]](), {}
+        for i, rows in _groups(keys.codes):
+            key, part = keys.names[i], _chosen(rest, rows)
+            entry = self.states_.entries.get(key, self.pooled_)
+            if entry is None:
+                made = self._predict_unknown(part, len(rows), **options)
+                made = (made, self._shares(None, len(rows))) if proba else made
+            else:
+                learner, known = self._learner(entry), None if y is None else _chosen(targets, rows)
+                with naming(f"Keyed.forecast: the model of the key {key!r}", rows):
+                    more = options | ({"proba": True} if proba else {})
+                    made = learner._forecast(part, known, **more)
+                made = (made[0], self._shares(learner, *made[1:])) if proba else made
+                changed |= {key: learner} if key in self.states_.entries else {}
+            found.append((rows, made))
+        self._store(changed)
+        return _ordered(found) if found else self._no_predictions()
 
     @available_if(lambda self: hasattr(self.model, "predict_interval"))
     @public
