@@ -850,5 +850,5 @@ def test_forecasts_are_those_of_the_keys(rng: np.random.Generator) -> None:
             assert_close(found[own], expected)
         assert (found[later == 3] == 0.0).all()
     assert_close(keyed.forecast(joined(later, rows)), keyed.forecast(joined(later, rows)))
-    with pytest.raises(ParameterError, match="op.Conformal"):
+    with pytest.raises(ParameterError, match=r"op\.Conformal"):
         next(op.evaluate.predictions(keyed, op.stream.read(rows), interval=True))

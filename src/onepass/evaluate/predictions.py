@@ -80,26 +80,8 @@ def predictions(
     ([1.0, 2.0, 3.0], [3.0, 5.0, 7.0])
     """
     before, keep = 0, tuple(keep)
-    if proba and not hasattr(model, "predict_proba"):
-        raise ParameterError(
-            "`proba` must be False for a model without probabilities, got a "
-            f"{type(getattr(model, 'learner', model)).__name__}. Only classifiers have them.",
-            _WHERE,
-        )
-    if interval and not hasattr(model, "predict_interval"):
-        raise ParameterError(
-            "`interval` must be False for a model without intervals, got a "
-            f"{type(getattr(model, 'learner', model)).__name__}. Learn with op.Conformal(model) "
-            "(on the command line, onepass run --interval 0.9).",
-            _WHERE,
-        )
     lagged = lagged_target(model)
-    if lagged is not None and interval and not hasattr(model, "_forecast_interval"):
-        raise ParameterError(
-            "`interval` must be False for forecasts of Keyed, got True. Learn with "
-            "op.Conformal(op.Keyed(...)), whose intervals are those of all keys.",
-            _WHERE,
-        )
+    _check_able(model, lagged, proba=proba, interval=interval)
     model = model if lagged is None else copy.copy(model)  # forecasts become lags
     for rows in stream:
         check_keep(rows.X, keep)
@@ -139,6 +121,29 @@ def predictions(
                 _WHERE,
             )
         yield {**copied, **columns}
+
+
+def _check_able(model: Any, lagged: str | None, *, proba: bool, interval: bool) -> None:
+    """Raise an error if the model has no probabilities or intervals."""
+    if proba and not hasattr(model, "predict_proba"):
+        raise ParameterError(
+            "`proba` must be False for a model without probabilities, got a "
+            f"{type(getattr(model, 'learner', model)).__name__}. Only classifiers have them.",
+            _WHERE,
+        )
+    if interval and not hasattr(model, "predict_interval"):
+        raise ParameterError(
+            "`interval` must be False for a model without intervals, got a "
+            f"{type(getattr(model, 'learner', model)).__name__}. Learn with op.Conformal(model) "
+            "(on the command line, onepass run --interval 0.9).",
+            _WHERE,
+        )
+    if lagged is not None and interval and not hasattr(model, "_forecast_interval"):
+        raise ParameterError(
+            "`interval` must be False for forecasts of Keyed, got True. Learn with "
+            "op.Conformal(op.Keyed(...)), whose intervals are those of all keys.",
+            _WHERE,
+        )
 
 
 def lagged_target(model: Any) -> str | None:

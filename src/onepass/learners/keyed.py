@@ -407,7 +407,7 @@ class Keyed(Composite):
             return self.predict(X, **options)
         keys, rest = self._read(X)
         targets = None if y is None else series_array(y)
-        found, changed = list[tuple[Array, Any]](), {}
+        found, changed = list[tuple[Array, Any]](), dict[Key, Any]()
         for i, rows in _groups(keys.codes):
             key, part = keys.names[i], _chosen(rest, rows)
             entry = self.states_.entries.get(key, self.pooled_)
