@@ -29,7 +29,8 @@ static double within_one(double step)
 static void calibrate_state(double *state, ptrdiff_t c, const double *scores, ptrdiff_t y,
                             double weight)
 {
-    double *const head = state, *const of = state ? state + CLASSES_AT : NULL; /* a, h by class */
+    double *const head = state;
+    double *const of = state ? state + CLASSES_AT : NULL; /* a and h of each class */
     double mean = 0.0, squares = 0.0, size = 0.0;
     ptrdiff_t known = 0;
     for (ptrdiff_t k = 0; k < c; k++)

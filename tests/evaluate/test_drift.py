@@ -210,7 +210,7 @@ def test_alarms_are_drawn_as_ticks_on_the_curve_of_the_model() -> None:
             curve = lines[tick.get_color()]
             low, high = min(curve.get_ydata()), max(curve.get_ydata())
             assert all(low <= value <= high for value in tick.get_ydata())
-        assert "ticks, strips: drift" in axes.get_title(loc="left")
+        assert "drift marked" in axes.get_title(loc="left")
 
 
 def test_a_run_without_drift_is_drawn_without_ticks() -> None:

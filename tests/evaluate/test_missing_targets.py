@@ -1,6 +1,7 @@
 """Rows whose target is missing, in learners that accept them: streams, pipelines and wrappers."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -83,3 +84,18 @@ def test_evaluations_learn_gaps_and_score_known_targets(
     assert (report.rows, report.skipped) == (known.sum(), (~known).sum())
     if source == "stream":
         assert evaluated(known=kalman("error")).skipped == (~known).sum()
+
+
+def test_a_stream_is_as_before_and_blocks_may_be_empty(rng: np.random.Generator) -> None:
+    X, y = rows(rng)
+    stream = op.stream.read(pd.DataFrame(X).rename(columns=str).assign(y=y), target="y", block=2)
+    for _ in range(2):
+        report = op.evaluate.prequential({"gaps": kalman()}, stream, delay=3)
+        assert report.rows == (~np.isnan(y)).sum()
+        op.evaluate.prequential(kalman(), stream)
+    assert not any(np.isnan(block.y).any() for block in stream)
+    model = MODELS["origin"]().partial_fit(X[:0], y[:0]).partial_fit(X, y)
+    assert len(model.test_then_train(X[:0], y[:0])) == 0
+    parts = [(X[:0], y[:0]), (X, y), (X[:1], np.full(1, np.nan)), (X[:0], y[:0])]
+    blocks = [SimpleNamespace(X=a, y=b) for a, b in parts]
+    assert op.evaluate.prequential(kalman(), blocks).skipped == np.isnan(y).sum() + 1

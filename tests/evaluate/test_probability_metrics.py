@@ -107,6 +107,32 @@ def test_ties_count_half() -> None:
     assert ROCAUC().add(y, found).value == 0.75
 
 
+def test_areas_are_of_two_classes_and_reading_them_changes_nothing() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 2)), np.array(["no", "yes"])[rng.integers(2, size=300)]
+    model = op.RLSClassifier(classes=["maybe", "no", "yes"])
+    report = prequential({"rls": model}, (X, y), ["roc_auc", "average_precision"], baselines=False)
+    assert set(report.scores["rls"].overall.values()) == {None}
+    (y, classes, P), read, unread = drawn(20_000, 2), ROCAUC(), ROCAUC()
+    for part in np.array_split(np.arange(20_000), 9):
+        read.add(y[part], rows(y[part], classes, P[part]))
+        unread.add(y[part], rows(y[part], classes, P[part]))
+        assert 0.0 <= read.value <= 1.0
+    assert read.value == unread.value
+    other = ROCAUC().add(np.array(["c", "d"]), rows(np.array(["c", "d"]), classes[[0, 1]], P[:2]))
+    other._labels = ["c", "d"]
+    assert np.isnan(read.merge(other).value)
+
+
+@pytest.mark.parametrize("metrics", [["accuracy"], ["log_loss", "roc_auc"]])
+def test_labels_with_lags_and_a_delay(metrics: list[str]) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 2)), np.repeat(rng.integers(2, size=40), 5)
+    model = op.Pipeline(op.features.Lag(rows=[3], delay=3), op.RLSClassifier())
+    report = prequential({"rls": model}, (X, y), metrics, delay=3, baselines=False)
+    assert all(np.isfinite(value) for value in report.scores["rls"].overall.values())
+
+
 def test_predictions_without_probabilities_are_refused() -> None:
     with pytest.raises(ShapeError, match="row_probabilities"):
         LogLoss().add([0, 1], [0.5, 0.5])

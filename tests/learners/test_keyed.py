@@ -850,5 +850,37 @@ def test_forecasts_are_those_of_the_keys(rng: np.random.Generator) -> None:
             assert_close(found[own], expected)
         assert (found[later == 3] == 0.0).all()
     assert_close(keyed.forecast(joined(later, rows)), keyed.forecast(joined(later, rows)))
-    with pytest.raises(ParameterError, match=r"op\.Conformal"):
+    with pytest.raises(ParameterError, match="forecasts of Keyed"):
         next(op.evaluate.predictions(keyed, op.stream.read(rows), interval=True))
+
+
+def test_rows_of_weight_zero_are_lags_of_their_key(rng: np.random.Generator) -> None:
+    n = 240
+    keys, X, y = rng.integers(3, size=n), rng.normal(size=(n, 2)), rng.normal(size=n)
+    weights = (rng.random(n) > 0.4).astype(float)
+    model = op.Pipeline(op.features.Lag(rows=[1, 2]), op.RLSRegressor(1e-3))
+    rows = joined(keys, X)
+    whole = op.Keyed(model, by=1).partial_fit(rows, y, weights)
+    parts = op.Keyed(model, by=1)
+    for part in np.array_split(np.arange(n), 80):
+        parts.partial_fit(rows[part], y[part], weights[part])
+    for key in range(3):
+        own = keys == key
+        alone = clone(model).partial_fit(X[own], y[own], sample_weight=weights[own])
+        for keyed in (whole, parts):
+            assert_close(keyed[key].learner_.coef_, alone.learner_.coef_)
+
+
+def test_conformal_models_of_keys_forecast_in_files_of_predictions() -> None:
+    keys, X, y = stream(2)
+    model = op.Conformal(op.Pipeline(op.features.Lag(rows=[1]), op.RLSRegressor()))
+    frame = pd.DataFrame(joined(keys, X), columns=["a", "who", "b", "c"])
+    keyed = op.Keyed(model, by="who").partial_fit(frame, y)
+    (block,) = op.evaluate.predictions(keyed, op.stream.read(frame[:20]))
+    assert_close(block["prediction"], keyed.forecast(frame[:20]))
+    with pytest.raises(ParameterError, match="forecasts of Keyed"):
+        next(op.evaluate.predictions(keyed, op.stream.read(frame), interval=True))
+    with pytest.raises(ShapeError, match="must have a target for each of the 20 rows"):
+        keyed.forecast(frame[:20], y[:19])
+    with pytest.raises(NotFittedError):
+        op.Keyed(model, by="who").forecast(frame)

@@ -293,6 +293,16 @@ def test_rows_that_are_used() -> None:
     assert joined == list(calibration.rows(0, 5005))
 
 
+@pytest.mark.parametrize("model", SCORES, ids=names)
+def test_files_with_a_state_of_another_size_are_refused(model: Any, tmp_path: Path) -> None:
+    X, y = overlapping(60)
+    learner = copy.deepcopy(model).partial_fit(X, y)
+    vars(learner)["calibration_"] = np.zeros(4)
+    op.save(learner, tmp_path / "m.onepass")
+    with pytest.raises(op.errors.CheckpointError):
+        op.load(tmp_path / "m.onepass")
+
+
 # -- networks --------------------------------------------------------------------------------------
 
 

@@ -35,7 +35,11 @@ __all__ = [
 
 def _split(_: object, tokens: Sequence[Token]) -> tuple[str, ...]:
     """Split names at commas, as a row of CSV, and concatenate repeated options."""
-    return tuple(name for token in tokens for name in next(csv.reader([token.value]), []) if name)
+    try:
+        rows = [next(csv.reader([token.value], strict=True), []) for token in tokens]
+    except csv.Error as error:
+        raise ValueError(f"names with a comma must be quoted as in CSV: {error}.") from None
+    return tuple(name for row in rows for name in row if name)
 
 
 def _equated(_: object, tokens: Sequence[Token]) -> tuple[str, ...]:

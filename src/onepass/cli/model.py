@@ -97,11 +97,11 @@ def _memory(learner: Any) -> dict[str, Any]:
     found: dict[str, Any] = {"effective_rows": round(rows, 1)}
     d, reason = learner.n_features_in_ + bool(learner.fit_intercept), ""
     if hasattr(learner, "forgetting_factor_"):
-        reason = "The model mixes short and long memories for its predictions."
+        reason = "Short and long memories are mixed, for predictions."
     elif rows < _ROWS_PER_COEFFICIENT * d:
         reason = f"The model remembers about {rows:,.0f} rows, too few for {d} coefficients."
     if reason:
-        found["note"] = f"{reason} To estimate them, learn with forgetting=1.0, or close to 1."
+        found["note"] = f"{reason} Estimate coefficients with forgetting=1.0, or close to 1."
     return found
 
 

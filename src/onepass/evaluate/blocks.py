@@ -11,13 +11,12 @@ from onepass.errors import OnepassError, ParameterError, ShapeError, SourceError
 from onepass.linalg import as_array
 from onepass.types import Array
 from onepass.validation.arrays import check_contains_rows
-from onepass.validation.table import Table, is_missing, sliceable
+from onepass.validation.table import Table, known_rows, sliceable
 
 __all__ = [
     "Block",
     "as_array",
     "blocks",
-    "known_rows",
     "located_error",
     "sliceable",
     "with_gaps_apart",
@@ -77,12 +76,6 @@ def with_gaps_apart(block: Block) -> Block:
         None if located is None else lambda i: located(int(at[i])),
         block,
     )
-
-
-def known_rows(y: Array) -> Array:
-    """A mask (n,) of the rows without a missing target."""
-    missing: Array = np.any(is_missing(y.reshape(-1)).reshape(len(y), -1), axis=1)
-    return ~missing
 
 
 def blocks(stream: Iterable[object], start: int = 0) -> Iterator[Block]:

@@ -422,7 +422,7 @@ def _draw_rate(axes: Axes, alarms: Array, colour: Any, strip: int) -> None:
     bottom = 0.06 * strip
     axes.fill_between(
         edges, bottom, bottom + np.append(height, height[-1]), step="post", color=colour, lw=0.0,
-        alpha=0.7, transform=across, zorder=5,
+        alpha=0.5, transform=across, zorder=1,
     )  # fmt: skip
     axes.text(
         1.01, bottom, "drift", color=colour, fontsize=6.0, va="bottom", transform=axes.transAxes

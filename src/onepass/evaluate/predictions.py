@@ -131,17 +131,17 @@ def _check_able(model: Any, lagged: str | None, *, proba: bool, interval: bool) 
             f"{type(getattr(model, 'learner', model)).__name__}. Only classifiers have them.",
             _WHERE,
         )
+    if lagged is not None and interval and not hasattr(model, "_forecast_interval"):
+        raise ParameterError(
+            "`interval` must be False for forecasts of Keyed, got True. Learn with "
+            "op.Conformal(op.Keyed(...)), whose intervals are those of all keys.",
+            _WHERE,
+        )
     if interval and not hasattr(model, "predict_interval"):
         raise ParameterError(
             "`interval` must be False for a model without intervals, got a "
             f"{type(getattr(model, 'learner', model)).__name__}. Learn with op.Conformal(model) "
             "(on the command line, onepass run --interval 0.9).",
-            _WHERE,
-        )
-    if lagged is not None and interval and not hasattr(model, "_forecast_interval"):
-        raise ParameterError(
-            "`interval` must be False for forecasts of Keyed, got True. Learn with "
-            "op.Conformal(op.Keyed(...)), whose intervals are those of all keys.",
             _WHERE,
         )
 
@@ -153,8 +153,6 @@ def lagged_target(model: Any) -> str | None:
     ----------
     model : learner or Pipeline
     """
-    while hasattr(model, "model_"):  # Keyed and Conformal
-        model = model.model_
     return getattr(model, "_lagged_target", None)
 
 

@@ -23,7 +23,7 @@ from typing import Any
 from sklearn.base import is_classifier, is_regressor
 
 from onepass.errors import ParameterError, calling
-from onepass.evaluate.blocks import Block, with_gaps_apart
+from onepass.evaluate.blocks import Block
 from onepass.evaluate.curves import ScoreHistory
 from onepass.evaluate.delay import DelayedLabels
 from onepass.evaluate.drift import Detector, error_monitor
@@ -262,11 +262,9 @@ def prequential(
     task = _task_of_models(learners)
     saved = file.open(next_source=next_source) if file is not None and resume else None
     start = getattr(stream, "start", 0) if file is None else file.start
-    gaps = any(map(learns_gaps, learners.values()))
-    if gaps and hasattr(stream, "keep_gaps"):
-        stream.keep_gaps()
-    with blocks_from(stream, start) as rows:
-        task, source = _task(task or saved, map(with_gaps_apart, rows) if gaps else rows)
+    gaps = delayed is None and any(map(learns_gaps, learners.values()))
+    with blocks_from(stream, start, gaps=gaps) as rows:
+        task, source = _task(task or saved, rows)
         naive = {name: cls() for name, cls in _BASELINES[task].items()} if baselines else {}
         with calling(f"{_WHERE}: `metrics`"):
             metric_classes = {name: metric_class(name, task) for name in names or _METRICS[task]}

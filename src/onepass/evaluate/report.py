@@ -433,7 +433,7 @@ class Report(BaseReport):
         if self._recent_curve is not None:
             title += f"; faint: last {self.window:,} rows"
         if any(score.drift for score in self.scores.values()):
-            title += "; ticks, strips: drift"
+            title += "; drift marked"
         return learning_curves(
             lines,
             (x[0], x[-1]),

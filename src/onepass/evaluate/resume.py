@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.base import clone
 
 from onepass.errors import CheckpointError, CheckpointWarning
-from onepass.evaluate.blocks import Block, blocks
+from onepass.evaluate.blocks import Block, blocks, with_gaps_apart
 from onepass.evaluate.run import PrequentialRun
 from onepass.linalg.interrupt import Interrupt
 from onepass.serialization import archive
@@ -372,24 +372,28 @@ class Checkpoint:
 
 
 @contextmanager
-def blocks_from(stream: Any, start: int) -> Iterator[Iterator[Block]]:
-    """Iterate over the blocks of a stream after ``start`` rows; then reset its ``start``.
+def blocks_from(stream: Any, start: int, *, gaps: bool) -> Iterator[Iterator[Block]]:
+    """Iterate over the blocks of a stream after ``start`` rows; then reset its attributes.
 
     Parameters
     ----------
     stream : Stream, iterable of blocks, or tuple (X, y)
-        The stream; its attribute ``start``, if any, is set within the context.
+        The stream; its attributes ``start`` and ``gaps``, if any, are set within the context.
     start : int
         Number of rows to skip at the beginning of the source.
+    gaps : bool
+        Whether blocks contain the rows whose target is missing, apart.
     """
-    before = getattr(stream, "start", None)
-    if before is not None:
-        stream.start = start
+    wanted = {"start": start, "gaps": gaps}
+    before = {name: getattr(stream, name) for name in wanted if hasattr(stream, name)}
+    for name in before:
+        setattr(stream, name, wanted[name])
     try:
-        yield blocks(stream, start)
+        rows = blocks(stream, start)
+        yield map(with_gaps_apart, rows) if gaps else rows
     finally:
-        if before is not None:
-            stream.start = before
+        for name, value in before.items():
+            setattr(stream, name, value)
 
 
 def run_blocks(

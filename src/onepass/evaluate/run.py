@@ -9,19 +9,13 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 from sklearn.utils import gen_batches
 
 from onepass.errors import CheckpointError, NotFittedError, OnepassError, ShapeError
-from onepass.evaluate.blocks import (
-    Block,
-    as_array,
-    known_rows,
-    located_error,
-    with_row_location,
-)
+from onepass.evaluate.blocks import Block, as_array, located_error, with_row_location
 from onepass.evaluate.curves import ScoreHistory
 from onepass.evaluate.delay import DelayedLabels, PendingRows, Schedule
 from onepass.evaluate.drift import ErrorMonitor
@@ -34,7 +28,7 @@ from onepass.serialization.archive import damaged
 from onepass.serialization.codec import from_state, state_dict
 from onepass.serialization.state import forget, learned
 from onepass.types import Array
-from onepass.validation.table import Table
+from onepass.validation.table import Table, known_rows
 
 __all__ = ["Model", "PrequentialRun", "learns_gaps"]
 
@@ -127,10 +121,8 @@ def _by_segments(model: Model, schedule: Schedule, part: slice, *, probabilities
                 time = None if schedule.time is None else schedule.time[rows]
                 _test_then_train(model, schedule.X[rows], schedule.y[rows], time)
             else:
-                found, y = _predict(model, schedule.X[rows]), schedule.y[rows]
-                if probabilities:
-                    P = as_array(cast("Any", model).predict_proba(schedule.X[rows]))
-                    found = row_probabilities(found, y, classes_of(model, P.shape[1]), P)
+                y = schedule.y[rows]
+                found = _predict(model, schedule.X[rows], y, probabilities=probabilities)
                 predictions.append(found.reshape(y.shape))
         a = b
     return np.concatenate(predictions[1:] or predictions)
@@ -149,15 +141,21 @@ def _row_location(schedule: Schedule, rows: slice) -> Iterator[None]:
         raise with_row_location(error, lambda i: located(rows.start + i), n) from error
 
 
-def _predict(model: Any, X: Table | Array) -> Array:
-    """Predict rows without learning them."""
+def _predict(model: Any, X: Table | Array, y: Array, *, probabilities: bool) -> Array:
+    """Predict rows without learning them; with probabilities as ``row_probabilities``."""
+    if _target_delay(model) is not None and len(X) > 1:  # each as the next one
+        parts = [slice(i, i + 1) for i in range(len(X))]
+        made = [_predict(model, X[i], y[i], probabilities=probabilities) for i in parts]
+        return np.concatenate(made)
     try:
-        if _target_delay(model) is None or len(X) < 2:
-            return as_array(model.predict(X))
-        return np.concatenate([as_array(model.predict(X[i : i + 1])) for i in range(len(X))])
+        found, P = as_array(model.predict(X)), None
+        P = as_array(model.predict_proba(X)) if probabilities else None
     except NotFittedError:
         rows = X.rows() if hasattr(X, "rows") else X
-        return np.asarray([model.predict_one(x) for x in rows])
+        found, P = np.asarray([model.predict_one(x) for x in rows]), None
+    if not probabilities:
+        return found
+    return row_probabilities(found, y, y[:0] if P is None else classes_of(model, P.shape[1]), P)
 
 
 class PrequentialRun:
@@ -215,7 +213,7 @@ class PrequentialRun:
         place = f"{len(block):,} row(s) starting at row {first:,} (counting from 0)"
         predictions, probabilities = {}, self.history.probabilities
         for name, model in self.models.items():
-            gaps = block.whole is not None and schedule is None and learns_gaps(model)
+            gaps = block.whole is not None and learns_gaps(model)
             given: Any = block.whole if gaps else block
             rows = model, given.X, given.y, given.time
             call = partial(_test_then_train, *rows, probabilities=probabilities)

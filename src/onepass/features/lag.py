@@ -196,13 +196,22 @@ class Lag(Columnwise):
         return self._learn_with_targets(checked_rows, starts, None)
 
     def _learn_with_targets(
-        self, checked_rows: Floats, starts: Starts | None, y: Array | None
+        self,
+        checked_rows: Floats,
+        starts: Starts | None,
+        y: Array | None,
+        learned: Array | None = None,
     ) -> tuple[Floats, Starts]:
-        """Learn the rows; without targets, as in a first prediction, nothing is stored."""
+        """Learn the rows; without targets, as in a first prediction, nothing is stored.
+
+        With a mask ``learned``, these are the rows that it selects of those with the targets y.
+        """
         X, starts = super()._learn_rows(checked_rows, starts)
-        series = None if y is None else _joined(self.recent_, y)
+        series = None if y is None else _continued(self.recent_, y)
         encode = copy.copy(self.encode_)  # so that a shallow copy of this object can learn
-        L, lags = encode._learn_rows(self._lagged(series, len(X), 0), None)  # noqa: SLF001
+        table = self._lagged(series, len(X) if learned is None else len(learned), 0)
+        table = table if learned is None else table[learned]
+        L, lags = encode._learn_rows(table, None)  # noqa: SLF001
         d, e = np.count_nonzero(self.order_ >= 0), np.count_nonzero(self.order_ < 0)
         new = [(int(row), 0, j) for j, row in enumerate(starts.rows)][d:]
         new += [(int(row), 1, j) for j, row in enumerate(lags.rows)][e:]
@@ -224,9 +233,15 @@ class Lag(Columnwise):
         L = self.encode_._transform_rows(lags).repeat(len(X), axis=0)  # noqa: SLF001
         return np.hstack([X, L])[:, self._selection()]
 
+    def _with_own_lags(self, X: Floats, y: Array) -> Floats:
+        """Return consecutive rows with the targets y, each with the lags of its position."""
+        lags = self._lagged(_continued(self.recent_, y), len(X), 0)
+        L = self.encode_._transform_rows(lags)  # noqa: SLF001
+        return np.hstack([X, L])[:, self._selection()]
+
     def _remember(self, y: Array) -> None:
         """Store the targets of the next rows, known or predicted, without learning the rows."""
-        self.recent_ = _joined(self.recent_, y)[-max(self.lags_) :]
+        self.recent_ = _continued(self.recent_, y)[-max(self.lags_) :]
 
     # -- private -------------------------------------------------------------------------------
 
@@ -235,7 +250,7 @@ class Lag(Columnwise):
 
         ``past`` is ``recent_`` before these rows, and ``learned`` selects the learned ones.
         """
-        series = _joined(past, y[learned])
+        series = _continued(past, y[learned])
         at = len(series) - learned.sum() + np.cumsum(learned) - learned - min(self.lags_)
         at += np.where(learned, 0, max(self.delay, 1) - 1)  # (1)
         level, known = np.full(y.shape, np.nan), at >= 0
@@ -272,7 +287,7 @@ class Lag(Columnwise):
         return Table(columns, n)
 
 
-def _joined(past: Array | None, y: Array) -> Array:
+def _continued(past: Array | None, y: Array) -> Array:
     """Targets after earlier ones; the last known one in place of each that is missing."""
     same = past is not None and past.shape[1:] == y.shape[1:]  # else the learner raises
     series: Array = np.concatenate([past, y]) if same else y

@@ -56,16 +56,23 @@ def _assign(changes: Sequence[_Change]) -> None:
 
 
 def _learn_features(
-    features: Sequence[Transformer], checked_rows: Any, y: Array | None = None
+    features: Sequence[Any], checked_rows: Any, y: Array | None = None, learned: Any = None
 ) -> tuple[Floats, Starts]:
-    """Learn rows in every transformer; return each as transformed after it was learned."""
+    """Learn rows in every transformer; return each as transformed after it was learned.
+
+    With a mask ``learned``, these are the rows that it selects of those with the targets y.
+    """
     rows: Any = checked_rows
     starts: Any = None
+    own = y if y is None or learned is None else y[learned]
     before: Transformer | None = None
     for feature in features:
         if before is not None and getattr(feature, "n_features_in_", -1) != rows.shape[1]:
             feature.feature_names_in_ = before.get_feature_names_out()
-        rows, starts = feature._learn_with_targets(rows, starts, y)
+        if learned is not None and _has_lags(feature):
+            rows, starts = feature._learn_with_targets(rows, starts, y, learned)
+        else:
+            rows, starts = feature._learn_with_targets(rows, starts, own)
         before = feature
     return rows, starts
 
@@ -87,11 +94,13 @@ def _transform_known(features: Sequence[Any], checked_rows: Any, y: Array | None
         return _transform_features(features, checked_rows)
     if not hasattr(features[0], "n_features_in_"):
         _learn_features(features, checked_rows[:0])
-    rows = []
-    for i in range(len(checked_rows)):
-        rows.append(_next_row(features, checked_rows[i : i + 1]))
-        _remember(features, y[i : i + 1])
-    return np.concatenate(rows)
+    rows: Any = checked_rows
+    for feature in features:
+        lags = _has_lags(feature)
+        rows = feature._with_own_lags(rows, y) if lags else feature._transform_rows(rows)
+    _remember(features, y)
+    transformed: Floats = rows
+    return transformed
 
 
 def _has_lags(feature: Transformer) -> bool:
@@ -125,26 +134,24 @@ def _learn_selected(
     """Learn the ``selected`` rows, shape (n,); return all rows transformed, and the origins.
 
     If the learner ``moves`` its past to the origins of columns, these are in the rows before their
-    first values, else 0.
-
-    Other rows are transformed as if each were the next one: at its position if ``in_order``, which
-    costs a block for each run of selected rows; otherwise after all selected rows. Their targets
-    are lags of later rows.
+    first values, else 0. The targets of other rows are lags of later rows. If ``in_order``, which
+    costs a block for each run of selected rows, the others are transformed as if each were the next
+    one; otherwise they are 0.
     """
     if selected.all():
         whole, starts = _learn_features(features, checked_rows, y)
         return (starts.placed(whole), starts.origins) if moves else (whole, 0.0 * starts.origins)
-    if in_order:
-        runs: list[Array] = np.split(
-            np.arange(len(selected)), np.flatnonzero(np.diff(selected)) + 1
-        )
-    else:
-        runs = [rows for rows in (np.flatnonzero(selected), np.flatnonzero(~selected)) if len(rows)]
+    if not in_order and selected.any():
+        part, starts = _learn_features(features, checked_rows[selected], y, selected)
+        seen = np.zeros((len(selected), part.shape[1]))
+        seen[selected] = starts.placed(part) if moves else part
+        return seen, starts.origins * moves
+    runs: list[Array] = np.split(np.arange(len(selected)), np.flatnonzero(np.diff(selected)) + 1)
     seen, origins = np.zeros((len(selected), 0)), np.zeros(0)
     done: Array = np.arange(0)
     for rows in runs:
+        targets = None if y is None else y[rows]
         if selected[rows[0]]:
-            targets = None if y is None else y[rows]
             part, starts = _learn_features(features, checked_rows[rows], targets)
             origins_of_part = starts.origins * moves
             part = starts.placed(part) if moves else part
@@ -154,7 +161,7 @@ def _learn_selected(
             origins[late] = origins_of_part[late]
             seen[np.ix_(done, np.flatnonzero(late))] = origins[late]
         else:
-            part = _transform_known(features, checked_rows[rows], None if y is None else y[rows])
+            part = _transform_known(features, checked_rows[rows], targets)
             seen = np.pad(seen, ((0, 0), (0, part.shape[1] - seen.shape[1])))
             origins = np.pad(origins, (0, part.shape[1] - len(origins)))
         seen[rows, : part.shape[1]] = part
@@ -979,14 +986,14 @@ class Pipeline(Composite):
         """Learn checked rows in all steps; return the result of the method of the learner."""
         level = None
         if self.features_:
-            s, lagged = sample_weight, any(map(_has_lags, self.features_))
+            s = sample_weight
             selected = np.ones(len(rows), dtype=bool) if s is None else s > 0
             in_order = verb == "test_then_train"
             targets = self._targets(y, len(rows))
             lag, past = self._differencing
             moves = self.learner_._moves
             seen = _learn_selected(
-                self.features_, rows, targets, selected, in_order=in_order or lagged, moves=moves
+                self.features_, rows, targets, selected, in_order=in_order, moves=moves
             )
             rows = self._prepare_for_learner(*seen)
             if lag is not None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from onepass.features.transformer import Columnwise, Starts, matrix_with_gaps
 from onepass.types import Array, Floats
+from onepass.validation.table import known_rows
 
 __all__ = ["TargetOrigin"]
 
@@ -96,7 +97,7 @@ class TargetOrigin(Columnwise):
         if self.recent_ is None and y is not None and len(y):
             if y.dtype.kind != "f":
                 self.recent_ = np.zeros(1)  # labels have no origin
-            elif (known := _known(y)).any():
+            elif (known := known_rows(y)).any():
                 self.recent_ = y[known][:1].copy()
         return result
 
@@ -114,15 +115,9 @@ class TargetOrigin(Columnwise):
         if past is not None:
             level += past
             return y - level, level
-        first = np.flatnonzero(learned & _known(y))[:1]
+        first = np.flatnonzero(learned & known_rows(y))[:1]
         for i in first:
             level[i + 1 :] = y[i]
         changes = y - level
         changes[: first.max(initial=-1) + 1] *= 0.0  # a missing target remains so
         return changes, level
-
-
-def _known(y: Array) -> Array:
-    """The rows with all targets."""
-    missing: Array = np.any(np.isnan(y.reshape(len(y), -1)), axis=1)
-    return ~missing

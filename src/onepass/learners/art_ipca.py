@@ -337,7 +337,8 @@ class BaseARTIPCA:
         depths = {len(path) + 1 for path, _ in self._tree.leaves()}
         deep = depths == {self.levels_} or not len(self.prototype_store_)
         d, c = self.n_features_in_, self._n_classes
-        return deep and self._tree.is_sound(d, c, compact=self.compact_)
+        tree = self._tree.is_sound(d, c, compact=self.compact_)
+        return deep and tree and getattr(super(), "_sound", True)
 
 
 class ARTIPCAClassifier(BaseARTIPCA, Classifier):

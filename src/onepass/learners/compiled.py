@@ -84,7 +84,7 @@ class Compiled:
         if compiled is None:
             return values
         if compiled.calibration:
-            values["calibration_"] = np.array(self.calibration_)
+            values["calibration_"] = np.frombuffer(compiled.calibration[1]).copy()
         counts: dict[str, int] = {}
         copies: Mapping[str, Any] = {}
         while counts != (counts := self._counted(compiled)):  # another thread may learn meanwhile

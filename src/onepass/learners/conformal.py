@@ -172,6 +172,7 @@ class Conformal(Composite):
                     errors = np.abs(errors.reshape(n, -1 if n else 1))
                     known = ~np.isnan(errors).any(axis=1)
                     twin._update(errors[known], None if s is None else s[known])
+                    twin.rows_seen_ += int(np.count_nonzero(~known if s is None else s[~known]))
             else:
                 labels = validation.labels(y if y is None else series_array(y), len(rows))
                 s = validation.weights(sample_weight, len(rows))
@@ -387,7 +388,8 @@ class Conformal(Composite):
     @public
     def forecast(self, X: TableLike, y: ArrayLike | None = None) -> Floats:
         """Forecasts of the model for rows in their order; see ``Pipeline.forecast``."""
-        return copy.copy(self)._forecast(X, y)
+        predictions: Floats = copy.copy(self)._forecast(X, y)
+        return predictions
 
     @available_if(lambda self: is_regressor(self.model))
     @public
@@ -413,12 +415,11 @@ class Conformal(Composite):
         width = widths[ahead].reshape(len(predictions), -1)
         return predictions, self._interval(predictions, width)
 
-    def _forecast(self, X: TableLike, y: ArrayLike | None = None) -> Floats:
+    def _forecast(self, X: TableLike, y: ArrayLike | None = None, **options: Any) -> Any:
         """Forecast rows, and store their targets as lags of the next ones."""
-        ahead = hasattr(getattr(self, "model_", None), "_forecast")
-        given = (X, y) if ahead else (X,)
-        predictions: Floats = self._call("forecast", "_forecast" if ahead else "predict", *given)
-        return predictions
+        if not hasattr(getattr(self, "model_", None), "_forecast"):
+            return self._call("forecast", "predict", X)
+        return self._call("forecast", "_forecast", X, y, **options)
 
     def _interval(self, predictions: Any, width: Floats) -> Floats:
         shape = np.shape(predictions)

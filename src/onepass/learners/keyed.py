@@ -315,7 +315,7 @@ class Keyed(Composite):
             for name, value in (("max_keys", self.max_keys), ("max_age", self.max_age))
         ]
         states, keys, n = self.states_, rows.keys, len(rows.keys.codes)
-        on = None if rows.weights is None else rows.weights > 0.0
+        on = None if rows.weights is None or self._has_lags else rows.weights > 0.0
         if limits != [None, None] and states.last is None:
             at = self.rows_seen_ - len(states.entries)
             states.last = OrderedDict((key, at + i + 1) for i, key in enumerate(states.entries))
@@ -369,18 +369,22 @@ class Keyed(Composite):
         """
 
         def predict(model: Any, rows: Any, n: int) -> Floats:
-            return self._shares(model, n if model is None else model.predict_proba(rows))
+            if model is None:
+                return self._equal_shares(n)
+            return self._shares(model, model.predict_proba(rows))
 
         found: Floats = self._by_key(X, "predict_proba", predict)
         return found
 
-    def _shares(self, model: Any, of: Any) -> Floats:
-        """Probabilities of all classes from those of a model, or equal ones of n rows."""
+    def _equal_shares(self, n: int) -> Floats:
+        """Equal probabilities of all classes for n rows."""
         c = len(self.classes_)
-        if model is None:
-            return np.full((of, c), 1.0 / max(1, c))
-        shares = np.zeros((len(of), c))
-        shares[:, np.searchsorted(self.classes_, model.classes_)] = of
+        return np.full((n, c), 1.0 / max(1, c))
+
+    def _shares(self, model: Any, own: Floats) -> Floats:
+        """Probabilities of all classes from those of a model."""
+        shares = np.zeros((len(own), len(self.classes_)))
+        shares[:, np.searchsorted(self.classes_, model.classes_)] = own
         return shares
 
     @public
@@ -403,23 +407,29 @@ class Keyed(Composite):
         self, X: TableLike, y: ArrayLike | None = None, *, proba: bool = False, **options: Any
     ) -> Any:
         """Predict rows as ``forecast``, and store their targets as lags of the next ones."""
-        if not hasattr(self.model, "_forecast"):
+        if not self._started or not hasattr(self.model, "_forecast"):
             return self.predict(X, **options)
         keys, rest = self._read(X)
         targets = None if y is None else series_array(y)
+        if targets is not None and len(targets) != len(keys.codes):
+            raise ShapeError(
+                f"`y` must have a target for each of the {len(keys.codes):,} rows of X, nan if "
+                f"unknown, got {len(targets):,}. Check that X and y come from the same rows.",
+                "Keyed.forecast",
+            )
         found, changed = list[tuple[Array, Any]](), dict[Key, Any]()
         for i, rows in _groups(keys.codes):
             key, part = keys.names[i], _chosen(rest, rows)
             entry = self.states_.entries.get(key, self.pooled_)
             if entry is None:
                 made = self._predict_unknown(part, len(rows), **options)
-                made = (made, self._shares(None, len(rows))) if proba else made
+                made = (made, self._equal_shares(len(rows))) if proba else made
             else:
                 learner, known = self._learner(entry), None if y is None else _chosen(targets, rows)
                 with naming(f"Keyed.forecast: the model of the key {key!r}", rows):
                     more = options | ({"proba": True} if proba else {})
                     made = learner._forecast(part, known, **more)
-                made = (made[0], self._shares(learner, *made[1:])) if proba else made
+                made = (made[0], self._shares(learner, made[1])) if proba else made
                 changed |= {key: learner} if key in self.states_.entries else {}
             found.append((rows, made))
         self._store(changed)
@@ -680,6 +690,11 @@ class Keyed(Composite):
     @property
     def _started(self) -> bool:
         return "rows_seen_" in self.__dict__
+
+    @property
+    def _has_lags(self) -> bool:
+        """Whether models also receive rows of weight 0, whose targets are lags of later rows."""
+        return self._target_delay is not None
 
     @property
     def _target_shape(self) -> str:

@@ -491,7 +491,10 @@ class LeastSquares:
     @property
     @public
     def effective_rows_(self) -> float:
-        """How many rows the model remembers: their total weight after forgetting."""
+        """How many rows the model remembers: their total weight after forgetting.
+
+        A row of weight 2 counts as two rows, as in the standard errors.
+        """
         return least_squares.mass(self.state_)
 
     def _fitted(self) -> tuple[Floats, Floats, Floats]:
@@ -657,7 +660,7 @@ class LeastSquares:
         chosen = self._rule()
         if isinstance(chosen, Directional) and isinstance(state, np.ndarray):
             state = chosen.checked(state)
-        sound = least_squares.is_sound(state, d, c)
+        sound = least_squares.is_sound(state, d, c) and getattr(super(), "_sound", True)
         if sound and "times_" in own and state is not None:
             return len(own["times_"]) == len(least_squares.stored_rows(state)[0])
         return sound

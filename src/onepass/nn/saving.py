@@ -227,6 +227,9 @@ def load(
     learned = from_state(tree["learned"], where, device=device)
     if set(learned) != {_plain(name) for name in learner.state_attributes}:
         raise damaged(where, f"the state does not match {cls.__name__}")
+    fitted, c = (learned[_plain(name)] for name in ("calibration_", "_outputs"))
+    if fitted is not None and np.shape(fitted) != (4 + 2 * (c or 0),):
+        raise damaged(where, "the state of probabilities has another size")
     _restore_state(learner, learned, where)
     with torch.no_grad():
         for each, value in pairs:

@@ -76,8 +76,6 @@ class ColumnSelection:
         How to handle rows with missing features.
     bad_rows : {"error", "skip"}
         How to handle invalid rows, and rows to learn that contain infinity.
-    gaps : bool
-        Whether rows of numeric targets are kept although a target is missing, NaN.
 
     Raises
     ------
@@ -93,7 +91,6 @@ class ColumnSelection:
     where: str
     missing: str = "keep"
     bad_rows: str = "error"
-    gaps: bool = False
 
     def __post_init__(self) -> None:
         for option, value, known in (
@@ -161,13 +158,15 @@ class ColumnSelection:
         read = {*self._features(names), *self._others()}
         return [name for name in names if name in read]
 
-    def split(self, chunk: Chunk) -> Split:
+    def split(self, chunk: Chunk, *, gaps: bool = False) -> Split:
         """Split a chunk into features, targets and times.
 
         Parameters
         ----------
         chunk : Chunk
             A chunk whose columns and targets are arrays.
+        gaps : bool
+            Whether rows of numeric targets are used although a target is missing, NaN.
 
         Raises
         ------
@@ -191,7 +190,7 @@ class ColumnSelection:
         y = None
         if targets is not None:
             flat = chunk.flat if not self.targets else isinstance(self.target, str)
-            y, used = self._targets(targets, flat=flat)
+            y, used = self._targets(targets, flat=flat, gaps=gaps)
         time = None
         if self.time is not None:
             time = self._picked(table, "time", [self.time])[self.time]
@@ -206,9 +205,9 @@ class ColumnSelection:
         used[list(chunk.bad)] = False
         if self.missing != "skip":
             return Split(features, y, time, used, bad=dict(chunk.bad))
-        gaps = used & _gaps(features)
+        holes = used & _gaps(features)
         return Split(
-            features, y, time, used & ~gaps, np.flatnonzero(gaps).tolist(), dict(chunk.bad)
+            features, y, time, used & ~holes, np.flatnonzero(holes).tolist(), dict(chunk.bad)
         )
 
     def check(self, split: Split, first: int, located: Callable[[int], str]) -> None:
@@ -281,10 +280,10 @@ class ColumnSelection:
                 )
         return table.select(names)
 
-    def _targets(self, targets: Table, *, flat: bool) -> tuple[Array, Array]:
+    def _targets(self, targets: Table, *, flat: bool, gaps: bool) -> tuple[Array, Array]:
         """Return the targets as one array, and a mask of the rows without missing targets."""
         if not targets.columns:  # no targets yet
-            return np.full(len(targets), np.nan), np.full(len(targets), self.gaps)
+            return np.full(len(targets), np.nan), np.full(len(targets), gaps)
         used = np.ones(len(targets), dtype=bool)
         for name, column in targets.columns.items():
             if column.dtype.kind == "M":
@@ -293,7 +292,7 @@ class ColumnSelection:
                     f"Pass types={{{name!r}: 'text'}} if they are labels.",
                     self.where,
                 )
-            used &= ~is_missing(column) | (self.gaps and column.dtype.kind == "f")
+            used &= ~is_missing(column) | (gaps and column.dtype.kind == "f")
         # a target without a value so far is nan, whatever its type will be
         known = {c.dtype.kind for c in targets.columns.values() if not is_missing(c).all()}
         if len(known) > 1:

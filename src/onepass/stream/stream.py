@@ -479,6 +479,9 @@ class Stream:
     rows_read : int
         Number of rows of the source that the last iteration has yielded or skipped so far. A stream
         with this ``start`` continues with the next block.
+    gaps : bool, default=False
+        Whether rows whose numeric target is missing, NaN, are yielded instead of skipped; set by
+        ``op.evaluate.prequential`` while it reads.
     fraction : float or None
         Fraction of the source that has been read, in [0, 1], for progress bars; None if unknown.
     bad_rows : int
@@ -514,6 +517,7 @@ class Stream:
         self.name = source.name
         requested = None if block is None else whole(block, "block", low=1)
         self.start = self.rows_read = whole(start, "start", low=0)
+        self.gaps = False
         self.fraction: float | None = None
         self.bad_rows = self.incomplete_rows = 0
         self._bad: list[OnepassError] = []  # errors of the first bad rows
@@ -540,13 +544,6 @@ class Stream:
         self.block = default_block_size(columns, source.n_rows) if requested is None else requested
         self.requested_block = requested
         self._n_rows = source.n_rows if n_rows is None else n_rows
-
-    def keep_gaps(self) -> None:
-        """Do not skip rows without a numeric target, which is NaN, in further iterations.
-
-        ``op.evaluate.prequential`` does so for models that learn such rows.
-        """
-        self._selection = replace(self._selection, gaps=True)
 
     @property
     def target(self) -> str | list[str] | None:
@@ -735,7 +732,7 @@ class Stream:
             first, seen = seen, seen + chunk.n
             over = max(0, self.start - first)
             if over < chunk.n:
-                split = self._selection.split(chunk).after(over)
+                split = self._selection.split(chunk, gaps=self.gaps).after(over)
                 self._selection.check(split, first + over, self._source.located)
                 places = sorted(split.bad)
                 self._bad += [split.bad[i] for i in places][: _MAX_SHOWN - len(self._bad)]

@@ -20,6 +20,7 @@ polars, pyarrow, …), :meth:`Table.from_rows` a sequence of dicts.
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -266,6 +267,12 @@ def is_missing(column: Array) -> Array:
         return np.isnat(column)
     missing: Array = column == np.array(None)
     return missing
+
+
+def known_rows(y: Array) -> Array:
+    """Mask (n,) of the rows of targets (n,) or (n, c) of which none is missing."""
+    gaps = is_missing(y.reshape(-1)).reshape(len(y), math.prod(y.shape[1:]))
+    return ~np.asarray(gaps.any(axis=1))
 
 
 def to_column(values: Sequence[object] | Array, name: str) -> Array:

@@ -63,7 +63,8 @@ def row_probabilities(
     -------
     rows : structured array of shape (n,)
         With the fields ``label``, ``p``, ``squares`` and ``second``; p is nan if the label is not
-        known, and ``second``, the probability of the second of two classes, is 2 if there is one.
+        known, and ``second``, the probability of the second of two known classes, is 2 if the model
+        knows one class, and nan if it knows more.
 
     Examples
     --------
@@ -78,8 +79,10 @@ def row_probabilities(
         at = np.array([places.get(label, -1) for label in y.tolist()], dtype=int)
         rows = np.flatnonzero(at >= 0)
         p[rows], squares = P[rows, at[rows]], np.nansum(np.square(P), axis=1)
-        if P.shape[1] == 2:  # nan before the class is known
-            second = np.where(np.isnan(P).any(axis=1), _ONLY, P[:, 1])
+        known = ~np.isnan(P)  # nan before a class is known
+        count, last = known.sum(axis=1), P.shape[1] - 1 - known[:, ::-1].argmax(axis=1)
+        second = np.where(count == 2, P[np.arange(len(P)), last], np.nan)
+        second[count < 2] = _ONLY
     return with_fields((labels, p, squares, second))
 
 
@@ -162,10 +165,11 @@ class _Ranking(ProbabilityMetric):
         known = ~np.isnan(p)
         labels, second = np.asarray(y)[known], np.asarray(predictions)["second"][known]
         counts = np.zeros((len(labels), 2), dtype=np.int64)
-        for k, label in enumerate(self._joined(np.unique(labels).tolist())[:2]):
+        third = [None, None] * bool(np.isnan(second).any())  # of more than two classes
+        for k, label in enumerate(self._joined([*np.unique(labels).tolist(), *third])[:2]):
             counts[:, k] = labels == label
         with np.errstate(divide="ignore", invalid="ignore"):
-            odds = np.clip(np.log(second) - np.log1p(-second), -_REACH, _REACH)
+            odds = np.nan_to_num(np.log(second) - np.log1p(-second)).clip(-_REACH, _REACH)
         odds[second == _ONLY] = 2.0 * _REACH
         self._add(np.floor(np.ldexp(odds, self._level)).astype(np.int64), counts)
         return self
@@ -176,7 +180,8 @@ class _Ranking(ProbabilityMetric):
         own = self._joined(other._labels)
         counts = np.zeros_like(other._counts)
         for label, column in zip(other._labels[:2], other._counts.T, strict=False):
-            counts[:, own.index(label) % 2] = column
+            if label in own[:2]:
+                counts[:, own.index(label)] = column
         level = min(self._level, other._level)
         self._coarsen(level)
         self._add(other._keys >> (other._level - level), counts)
@@ -203,23 +208,29 @@ class _Ranking(ProbabilityMetric):
 
     def _coarsen(self, level: int) -> None:
         """Widen the cells to this level, and join those of the same key."""
-        keys, cells = np.unique(self._keys >> (self._level - level), return_inverse=True)
-        counts = np.zeros((len(keys), 2), dtype=np.int64)
-        np.add.at(counts, cells, self._counts)
-        self._keys, self._counts, self._level = keys, counts, level
+        self._keys, self._counts = _joined_cells(self._keys >> (self._level - level), self._counts)
+        self._level = level
 
     def _by_score(self) -> tuple[Floats, Floats] | None:
         """Numbers of negative and positive rows by cell, the highest score first."""
         if len(self._labels) != 2:
             return None
-        self._coarsen(self._level)
+        keys, counts = _joined_cells(self._keys, self._counts)
         last = self._labels.index(max(self._labels))
-        counts = self._counts[::-1].astype(float)
+        counts = counts[::-1].astype(float)
         negative, positive = counts[:, 1 - last], counts[:, last]
-        if self._keys[-1] >> self._level > _REACH:  # 0 and 1 are the scores of the two labels
+        if keys[-1] >> self._level > _REACH:  # 0 and 1 are the scores of the two labels
             negative, positive = np.append(negative, negative[0]), np.append(positive, 0.0)
             negative[0] = 0.0
         return negative, positive
+
+
+def _joined_cells(keys: Array, counts: Array) -> tuple[Array, Array]:
+    """The cells in order, one for each key."""
+    own, cells = np.unique(keys, return_inverse=True)
+    joined = np.zeros((len(own), 2), dtype=np.int64)
+    np.add.at(joined, cells, counts)
+    return own, joined
 
 
 class ROCAUC(_Ranking):

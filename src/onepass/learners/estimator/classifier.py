@@ -64,6 +64,12 @@ class Classifier(ClassifierMixin, Learner):
     _scores_blocks: ClassVar[bool] = True  # whether ``_learn`` returns the scores of all rows
 
     @property
+    def _sound(self) -> bool:
+        """Whether the state of a loaded file has the sizes of its classes."""
+        started = self._started and self._calibrated
+        return not started or self.calibration_.shape == (4 + 2 * len(self.classes_),)
+
+    @property
     def _calibrated(self) -> bool:
         """Whether probabilities are made from scores by a scale and offsets."""
         return True

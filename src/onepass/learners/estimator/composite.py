@@ -216,6 +216,12 @@ class Composite(BaseEstimator):
         return delay
 
     @property
+    def _lagged_target(self) -> str | None:
+        """The name of the target whose lags are features of the model; None without lags."""
+        name: str | None = getattr(self._inner, "_lagged_target", None)
+        return name
+
+    @property
     def _learns_gaps(self) -> bool:
         """Whether the model learns rows whose target is missing."""
         return bool(getattr(self._inner, "_learns_gaps", False))

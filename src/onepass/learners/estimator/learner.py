@@ -509,7 +509,8 @@ class Learner(BaseEstimator, ABC):
     ) -> Any:
         """Fit probabilities to the prequential scores (n, c) of rows that were just learned.
 
-        Returns the scales and offsets (m + 1, 1 + c) before and after m of the rows, and these.
+        Classifiers return the scales and offsets (m + 1, 1 + c) before and after m of the rows, and
+        these.
         """
 
     def _learn_block(
