@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { HEAD = 8, SPACING = 512 };
+enum { HEAD = 8, SPACING = 16 };
 static const double SLOWEST = 2e-3, RIDGE = 1e-2, OF_CLASS = 10.0, FARTHEST = 50.0, TIE = 1e-10, LEAST = -1e300;
 static const double SMALL = 1e-150, LARGE = 1e150;
 

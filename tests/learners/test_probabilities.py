@@ -283,12 +283,12 @@ def test_scale_stays_finite_when_the_unit_of_the_scores_changes(
 def test_rows_that_are_used() -> None:
     assert list(calibration.rows(0, 256)) == [*range(256)]
     used = np.array([*calibration.rows(0, 1 << 16)])
-    for first, width in ((256, 2), (512, 4), (1024, 8), (1 << 15, 256)):
+    for first, width in ((256, 2), (512, 4), (1024, 8), (1 << 15, 16)):
         part = used[(used >= first) & (used < 2 * first)]
         assert (np.diff(part // width) == 1).all()
-        assert len(part) == 128
+        assert len(part) == first // width
         assert len(set(part % 2)) == 2  # labels of a period are all met
-    assert len([*calibration.rows(10**9 + 1, 10240)]) in {19, 20, 21}
+    assert len([*calibration.rows(10**9 + 1, 10240)]) in {639, 640, 641}
     joined = [i + at for at in range(0, 5000, 7) for i in calibration.rows(at, 7)]
     assert joined == list(calibration.rows(0, 5005))
 

@@ -19,10 +19,10 @@ target as in [1], so that λ stays finite while all rows are correct. v is short
 deviation of 50. λ starts with the scores of the first row at a standard deviation of 1, and the
 offset of a new class with the mean of the others, 0.
 
-Not all rows are used: the first 256, then 128 each time that the number of rows doubles, and one in
-512 in the end. This is enough, since N rows cost about 1 / (2N) of log loss for each number, and
-learning takes no longer. A row is drawn in each interval by its index alone, so the division of a
-stream into blocks has no effect, nor has a period of the labels. Rows whose scores are equal up to
+Not all rows are used: the first 256, then one in 2, 4 and 8, half as many each time that the number
+of rows doubles, and one in 16 in the end. This is enough, since N rows cost about 1 / (2N) of log
+loss for each number, and learning takes no longer. A row is drawn in each interval by its index
+alone, so the division of a stream into blocks has no effect, nor has a period of the labels. Rows whose scores are equal up to
 rounding, with a standard deviation of at most 1e-10 max |z|, as of a machine that stands still, are
 left out. The state is λ, H, w̄, N, and a_k, h_k of each class. Compiled states of
 :mod:`onepass.native` contain it and update it with single rows.
@@ -46,7 +46,7 @@ from onepass.types import Array, Floats
 __all__ = ["grown", "merged", "probabilities", "rows", "scale_and_offsets", "start", "updated"]
 
 _HEAD = 8  # log2 of the number of first rows that are all used
-_SPACING = 512  # maximum number of rows of which one is used
+_SPACING = 16  # maximum number of rows of which one is used
 _SLOWEST = 2e-3  # minimum of r / ω
 _RIDGE = 1e-2  # added to H
 _OF_CLASS = 10.0  # added to h
