@@ -94,6 +94,7 @@ def test_a_stream_is_as_before_and_blocks_may_be_empty(rng: np.random.Generator)
         assert report.rows == (~np.isnan(y)).sum()
         op.evaluate.prequential(kalman(), stream)
     assert not any(np.isnan(block.y).any() for block in stream)
+    assert op.evaluate.prequential(kalman(), (X, y), delay=3).skipped == np.isnan(y).sum()
     model = MODELS["origin"]().partial_fit(X[:0], y[:0]).partial_fit(X, y)
     assert len(model.test_then_train(X[:0], y[:0])) == 0
     parts = [(X[:0], y[:0]), (X, y), (X[:1], np.full(1, np.nan)), (X[:0], y[:0])]

@@ -259,8 +259,19 @@ def test_refused_and_empty_blocks_change_nothing(kind: Any) -> None:
         op.Conformal(kind(), step_size=1000.0).fit(X, y)
 
 
-def test_keys_are_inside_and_offer_no_single_row() -> None:
+def test_keys_are_inside() -> None:
     X = np.array([[0.0, 1.0], [0.0, -1.0], [1.0, 2.0], [1.0, -2.0]] * 5)
     model = op.Conformal(op.Keyed(op.RLSClassifier(), by=0)).partial_fit(X, X[:, 1] > 0)
     assert model.predict_set(X).shape == (20, 2)
-    assert not hasattr(model, "predict_set_one")
+    inside = model.classes_[model.predict_set(X[:1])[0]].tolist()
+    assert model.predict_set_one(X[0]) == set(inside)
+
+
+def test_widths_leave_zero() -> None:
+    rng, n = np.random.default_rng(0), 9000
+    X = rng.normal(size=(n, 2)) * (np.arange(n) % 3 == 2)[:, None]  # at rest in two of three rows
+    X[:200] = 0.0
+    y = X @ [1.0, 2.0] + 0.3 * rng.normal(size=n) * (X[:, 0] != 0)
+    model = op.Conformal(op.RLSRegressor(fit_intercept=False)).partial_fit(X, y)
+    assert abs(model.coverage_ - 0.9) < 0.02
+    assert np.isnan(op.Conformal(op.RLSRegressor()).partial_fit(X[:1], y[:1]).coverage_)

@@ -231,6 +231,15 @@ def test_intervals_and_sets_are_those_of_the_keys() -> None:
         assert_close(plain.predict_interval(rows[own]), plain[key].predict_interval(X[own]))
         assert plain[key].coverage_ > 0.85
         assert (sets.predict_set(rows[own]) == sets[key].predict_set(X[own])).all()
+    one = rows[7]
+    assert_close(plain.predict_interval_one(one), plain.predict_interval(rows[7:8])[0])
+    inside = sets.classes_[sets.predict_set(rows[7:8])[0]].tolist()
+    assert sets.predict_set_one(one) == set(inside)
+    assert_close(list(sets.predict_proba_one(one).values()), sets.predict_proba(rows[7:8])[0])
+    assert np.isinf(op.Keyed(op.Conformal(op.RLSRegressor()), by=1).predict_interval_one(one)).all()
+    lagged = op.Pipeline(op.features.Lag(), op.RLSRegressor())
+    with pytest.raises(ParameterError, match="lags of other keys"):
+        op.Keyed(lagged, by=1, prior_strength=5.0).partial_fit(rows, y)
     assert np.isinf(plain.predict_interval(unknown)).all()
     assert np.isfinite(sure.predict_interval(unknown)).all()
     assert sets.predict_set(unknown).all()

@@ -262,7 +262,7 @@ def prequential(
     task = _task_of_models(learners)
     saved = file.open(next_source=next_source) if file is not None and resume else None
     start = getattr(stream, "start", 0) if file is None else file.start
-    gaps = delayed is None and any(map(learns_gaps, learners.values()))
+    gaps = any(map(learns_gaps, learners.values()))
     with blocks_from(stream, start, gaps=gaps) as rows:
         task, source = _task(task or saved, rows)
         naive = {name: cls() for name, cls in _BASELINES[task].items()} if baselines else {}

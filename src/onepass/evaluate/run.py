@@ -204,7 +204,8 @@ class PrequentialRun:
         block : Block
             The rows, which are learned now or when their targets arrive.
         """
-        if len(block if block.whole is None else block.whole) == 0:
+        whole = block.whole if self.delayed is None else None  # with a delay, gaps are skipped
+        if len(block if whole is None else whole) == 0:
             self.history.add(block, {})
             return dict.fromkeys(self.models, block.y)
         schedule = None if self.delayed is None else self.delayed.schedule(block, self.history.rows)
@@ -213,8 +214,8 @@ class PrequentialRun:
         place = f"{len(block):,} row(s) starting at row {first:,} (counting from 0)"
         predictions, probabilities = {}, self.history.probabilities
         for name, model in self.models.items():
-            gaps = block.whole is not None and learns_gaps(model)
-            given: Any = block.whole if gaps else block
+            gaps = whole is not None and learns_gaps(model)
+            given: Any = whole if gaps else block
             rows = model, given.X, given.y, given.time
             call = partial(_test_then_train, *rows, probabilities=probabilities)
             if schedule is not None:

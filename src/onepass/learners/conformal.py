@@ -14,9 +14,10 @@ For constant η, summing (1) gives
 so that the coverage approaches 1 − α for every sequence of scores within bounds, also with drift
 and with a wrong model. A larger γ follows changes faster; q then fluctuates more. The interval is
 infinite during the first m = max(2 / α, 20), but at most 1000, rows after the first; q_1 is their
-quantile, the ⌈(m + 1) (1 − α)⌉-th smallest score, or the smallest. After so many consecutive scores
-outside that α to this power is below 1/1000, q is at least the smallest of them, so that scores
-that were almost zero, as of a sensor at rest, do not keep q small; (2) holds between such rows.
+quantile, the ⌈(m + 1) (1 − α)⌉-th smallest score, or the smallest; from 0, which (1) does not
+leave, q starts again at the next score outside. After so many consecutive scores outside that α to
+this power is below 1/1000, q is at least the smallest of them, so that scores that were almost
+zero, as of a sensor at rest, do not keep q small; (2) holds between such rows.
 
 With a horizon H, a copy of the model forecasts the next H rows (``Pipeline.forecast``) and is then
 replaced, so that each number of rows ahead has a score in H + 1 rows, and its own q.
@@ -342,7 +343,7 @@ class Conformal(Composite):
                 q *= math.exp(-step * self.alpha)
                 outside, least = 0.0, _NO_SCORE
             else:
-                q *= math.exp(step * (1.0 - self.alpha))  # (1)
+                q = q * math.exp(step * (1.0 - self.alpha)) if q else score  # (1)
                 outside, least = outside + 1.0, min(least, score)
                 q = max(q, least) if self.alpha**outside < _UNLIKELY else q
         return q, inside, outside, least
@@ -355,7 +356,7 @@ class Conformal(Composite):
         if not getattr(self, "rows_seen_", 0) or not self.covered_.size:
             return np.nan
         counts = self.counts_ if self.covered_.ndim == 1 else self.counts_[:, None]
-        shares = self.covered_ / np.maximum(counts, 1)
+        shares = np.where(counts > 0, self.covered_ / np.maximum(counts, 1), np.nan)
         return float(shares[0]) if shares.size == 1 else shares.reshape(shares.shape)
 
     @available_if(lambda self: is_regressor(self.model))

@@ -26,6 +26,7 @@ from onepass.errors import (
     ColumnError,
     MergeError,
     NotFittedError,
+    ParameterError,
     ShapeError,
     TypeMismatchError,
     public,
@@ -222,8 +223,7 @@ class Keyed(Composite):
             target = None if y is None else np.asarray(y)[None]
             when = None if time is None else [time]
             weight = None if sample_weight == 1.0 else [sample_weight]
-            X = x[None] if isinstance(x, np.ndarray) else [named_row(x)]
-            self._learn(X, target, weight, "learn_one", time=when)
+            self._learn(_one_row(x), target, weight, "learn_one", time=when)
         return self
 
     def _learn_known(self, x: Any, y: Any) -> bool:
@@ -310,6 +310,11 @@ class Keyed(Composite):
         """The model of each row; changes of the storage's ``last`` are noted in ``before``."""
         if self.prior_strength is not None:
             validation.in_range(self.prior_strength, "prior_strength", above=0.0)
+            if self._has_lags:
+                raise ParameterError(
+                    "`prior_strength` must be None for models with lags, since a pooled model "
+                    f"would have lags of other keys, got {self.prior_strength:g}. Leave it out."
+                )
         limits = [
             None if value is None else validation.whole(value, name, low=1)
             for name, value in (("max_keys", self.max_keys), ("max_age", self.max_age))
@@ -470,6 +475,32 @@ class Keyed(Composite):
 
         found: Array = self._by_key(X, "predict_set", predict)
         return found
+
+    @available_if(lambda self: hasattr(self.model, "predict_interval"))
+    @public
+    def predict_interval_one(self, x: RowLike) -> Floats:
+        """Interval of the target of one row, (2,) or (c, 2); infinite for unknown keys."""
+        if not self._started:
+            return np.array([-np.inf, np.inf])
+        interval: Floats = self.predict_interval(_one_row(x))[0]
+        return interval
+
+    @available_if(lambda self: hasattr(self.model, "predict_set"))
+    @public
+    def predict_set_one(self, x: RowLike) -> set[Any]:
+        """The set of labels of one row; empty before the first row."""
+        if not self._started:
+            return set()
+        return set(self.classes_[self.predict_set(_one_row(x))[0]].tolist())
+
+    @available_if(lambda self: hasattr(self.model, "predict_proba"))
+    @public
+    def predict_proba_one(self, x: RowLike) -> dict[Any, float]:
+        """Probabilities of ``classes_`` for one row, by label; empty before the first row."""
+        if not self._started:
+            return {}
+        shares = self.predict_proba(_one_row(x))[0].tolist()
+        return dict(zip(self.classes_.tolist(), shares, strict=True))
 
     @public
     def predict_one(self, x: RowLike, **options: Any) -> Any:
@@ -1065,6 +1096,11 @@ def _groups(codes: Array) -> Iterator[tuple[int, Array]]:
     order = np.argsort(codes, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(codes) else ():
         yield int(codes[rows[0]]), rows
+
+
+def _one_row(x: Any) -> Any:
+    """A row as a matrix, or a list of one dict."""
+    return x[None] if isinstance(x, np.ndarray) else [named_row(x)]
 
 
 def _last_learner(model: Any, fitted: str = "") -> Any:

@@ -22,10 +22,10 @@ offset of a new class with the mean of the others, 0.
 Not all rows are used: the first 256, then one in 2, 4 and 8, half as many each time that the number
 of rows doubles, and one in 16 in the end. This is enough, since N rows cost about 1 / (2N) of log
 loss for each number, and learning takes no longer. A row is drawn in each interval by its index
-alone, so the division of a stream into blocks has no effect, nor has a period of the labels. Rows whose scores are equal up to
-rounding, with a standard deviation of at most 1e-10 max |z|, as of a machine that stands still, are
-left out. The state is λ, H, w̄, N, and a_k, h_k of each class. Compiled states of
-:mod:`onepass.native` contain it and update it with single rows.
+alone, so the division of a stream into blocks has no effect, nor has a period of the labels. Rows
+whose scores are equal up to rounding, with a standard deviation of at most 1e-10 max |z|, as of a
+machine that stands still, are left out. The state is λ, H, w̄, N, and a_k, h_k of each class.
+Compiled states of :mod:`onepass.native` contain it and update it with single rows.
 
 [1] J. C. Platt, "Probabilistic outputs for support vector machines and comparisons to regularized
     likelihood methods", Advances in Large Margin Classifiers, 1999.

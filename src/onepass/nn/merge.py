@@ -46,6 +46,7 @@ from torch import Tensor
 
 from onepass import linalg
 from onepass.errors import MergeError, MergeWarning, NumericalError, ParameterError
+from onepass.linalg import calibration
 from onepass.linalg.update import Step
 from onepass.memory.blocks import BlockEvidence
 from onepass.memory.evidence import Evidence
@@ -502,6 +503,10 @@ def _commit_merge(first: Any, second: Any, step: Step, moves: tuple[float, float
     if not first.noise:  # with noise there is no bound
         first._forgotten = math.hypot(own + moves[0], other + moves[1])  # noqa: SLF001  of other rows
     first._refused = first._refused + second.rows_refused_  # noqa: SLF001
+    if first.calibration_ is None:
+        first.calibration_ = second.calibration_
+    elif second.calibration_ is not None:
+        first.calibration_ = calibration.merged(first.calibration_, second.calibration_)
     first.rows_seen_ += second.rows_seen_
     first._outputs = first._outputs or second._outputs  # noqa: SLF001
     first._shape = second._shape if first._shape is None else first._shape  # noqa: SLF001
