@@ -15,7 +15,7 @@ from onepass.errors import NotCompiledWarning
 
 __all__ = ["loops", "status"]
 
-_VERSION = 9  # of the functions below, as in native/python/module.c; other versions are not used
+_VERSION = 10  # of the functions below, as in native/python/module.c; other versions are not used
 
 
 def _load() -> tuple[ModuleType | None, str]:
