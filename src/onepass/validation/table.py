@@ -56,6 +56,7 @@ __all__ = [
     "is_frame",
     "is_missing",
     "is_missing_value",
+    "known_rows",
     "mixed_zones",
     "moment",
     "named_row",
