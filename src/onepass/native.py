@@ -11,8 +11,6 @@ import warnings
 from importlib import import_module
 from types import ModuleType
 
-from onepass.errors import NotCompiledWarning
-
 __all__ = ["loops", "status"]
 
 _VERSION = 10  # of the functions below, as in native/python/module.c; other versions are not used
@@ -30,6 +28,8 @@ def _load() -> tuple[ModuleType | None, str]:
         if getattr(module, "VERSION", None) == _VERSION:
             return module, "compiled"
         reason = "the compiled loops are of another version"
+    from onepass.errors import NotCompiledWarning  # noqa: PLC0415  imports scikit-learn
+
     warnings.warn(
         f"onepass: loops run on NumPy, which is slower, since {reason}. Install onepass again with "
         "a C compiler, or set ONEPASS_COMPILED=0 to omit this warning.",

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,38 @@ def test_merged_metric_equals_metric_of_all_rows(task: str, n: int) -> None:
         assert a.rows == 120
         assert a.value == pytest.approx(kind().add(y, predictions).value, rel=1e-12)
         assert b.value == before
+
+
+@pytest.mark.parametrize("task", METRICS)
+@pytest.mark.parametrize("c", [0, 2])
+def test_values_along_a_block_equal_those_of_its_parts(
+    task: str, c: int, rng: np.random.Generator
+) -> None:
+    for kind in METRICS[task].values():
+        shape, level = (400, c) if c else 400, float(rng.choice([0.0, 1e8]))
+        y: Any = level + rng.normal(size=shape)
+        predictions: Any = y + rng.normal(size=shape)
+        if rng.random() < 0.3:
+            y, predictions = np.full(shape, level), np.full(shape, level)
+        if task == "classification":
+            y, predictions = rng.integers(0, 3, size=400), rng.integers(0, 4, size=400)
+        if issubclass(kind, ProbabilityMetric):
+            y, P = rng.integers(0, 2, size=400), rng.dirichlet([1.0, 1.0], 400)
+            P[rng.random(400) < 0.1] = np.nan
+            predictions = row_probabilities(y, y, np.arange(2), P)
+        whole, parts, cuts = kind(), kind(), [0, 57, 57, 300, 400]
+        for a, b in pairwise(cuts):
+            ends = np.unique(rng.integers(1, b - a + 1, 9)).tolist() if b > a else []
+            expected, begin = [], a
+            for end in ends:
+                parts.add(y[begin : a + end], predictions[begin : a + end])
+                expected.append(parts.value)
+                begin = a + end
+            parts.add(y[begin:b], predictions[begin:b])
+            found = whole.along(y[a:b], predictions[a:b], ends)
+            assert found == pytest.approx(expected, rel=1e-9, abs=1e-9, nan_ok=True)
+            assert whole.value == pytest.approx(parts.value, rel=1e-9, abs=1e-9, nan_ok=True)
+            assert whole.rows == parts.rows
 
 
 @pytest.mark.parametrize("task", METRICS)

@@ -10,8 +10,9 @@ Scores are computed over all rows, and over the last rows.
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 
@@ -90,8 +91,25 @@ class BoundedCurve:
         last = self.rows[-1] if self.rows else self.start - 1
         return (last // self.stride + 1) * self.stride
 
-    def add_point(self, rows: int, time: object, values: Mapping[str, Values]) -> None:
-        """Add a point.
+    def thin(self, upto: int) -> list[int]:
+        """Widen the stride for a stream of this many rows; return the points to be added.
+
+        Points that would be removed again are not among them.
+        """
+        ahead, count = self.next, len(self.rows)
+        points = range(ahead, upto + 1, self.stride)
+        while count + len(points) >= self.limit:
+            self.stride *= 2
+            at = [i for i, rows in enumerate(self.rows) if rows % self.stride == 0]
+            self.rows = [self.rows[i] for i in at]
+            self.times = [self.times[i] for i in at]
+            self.points = [self.points[i] for i in at]
+            count = len(self.rows)
+            points = range(-(-ahead // self.stride) * self.stride, upto + 1, self.stride)
+        return list(points)
+
+    def end(self, rows: int, time: object, values: Mapping[str, Values]) -> None:
+        """Add a point, unless it exists; at the end of the stream it need not be a multiple.
 
         Parameters
         ----------
@@ -101,22 +119,6 @@ class BoundedCurve:
             The time of the last row: a datetime64, a number, or None.
         values : mapping of str to dict
             Model -> metric -> value.
-        """
-        self.end(rows, time, values)
-        if len(self.rows) >= self.limit:
-            self.stride *= 2
-            retained = [i for i, rows in enumerate(self.rows) if rows % self.stride == 0]
-            self.rows = [self.rows[i] for i in retained]
-            self.times = [self.times[i] for i in retained]
-            self.points = [self.points[i] for i in retained]
-
-    def end(self, rows: int, time: object, values: Mapping[str, Values]) -> None:
-        """Add the last point, at the end of the stream, unless it exists.
-
-        Parameters
-        ----------
-        rows, time, values
-            As in ``add_point``.
         """
         if rows >= self.start and (not self.rows or self.rows[-1] != rows):
             self.rows.append(rows)
@@ -186,8 +188,14 @@ class RollingMetrics:
         self.metrics = {name: each() if isinstance(each, type) else each for name, each in found}
         self._count = sum(len(y) for y, *_ in self.last)
 
-    def add(self, y: Array, predictions: Array) -> None:
-        """Add rows.
+    def add(
+        self,
+        y: Array,
+        predictions: Array,
+        ends: Sequence[int] = (),
+        recent_ends: Sequence[int] = (),
+    ) -> tuple[list[Values], list[Values]]:
+        """Add rows; return the metrics after some of them, over all and over the last rows.
 
         Parameters
         ----------
@@ -195,14 +203,35 @@ class RollingMetrics:
             The targets.
         predictions : ndarray of the shape of y
             The predictions for the same rows.
+        ends, recent_ends : sequences of int
+            Increasing numbers of the rows, from 1 to n.
         """
-        _add(self.metrics, y, predictions)
-        if self.window is not None:
-            # copies: a slice would keep its whole block alive, or change with it
-            parts = (y, *fields_of(predictions))
-            self.last.append(tuple(part[-self.window :].copy() for part in parts))
-            self._count += len(self.last[-1][0])
-            self._forget(self._count - self.window)
+        labels = fields_of(predictions)[0]
+        along = {
+            name: metric.along(
+                y, predictions if isinstance(metric, ProbabilityMetric) else labels, ends
+            )
+            for name, metric in self.metrics.items()
+        }
+        values = [
+            _plain(dict(zip(along, each, strict=True)))
+            for each in zip(*along.values(), strict=True)
+        ]
+        recent, begin = list[Values](), 0
+        for end in (*recent_ends, len(y)) if self.window is not None else ():
+            self._store(y[begin:end], predictions[begin:end])
+            recent += [self.recent] if len(recent) < len(recent_ends) else []
+            begin = end
+        return values, recent
+
+    def _store(self, y: Array, predictions: Array) -> None:
+        """Store rows of the window."""
+        window: Any = self.window
+        # copies: a slice would keep its whole block alive, or change with it
+        parts = (y, *fields_of(predictions))
+        self.last.append(tuple(part[-window:].copy() for part in parts))
+        self._count += len(self.last[-1][0])
+        self._forget(self._count - window)
 
     def _forget(self, excess: int) -> None:
         """Drop the oldest rows beyond the window."""
@@ -217,7 +246,7 @@ class RollingMetrics:
     @property
     def overall(self) -> Values:
         """Metrics over all rows so far."""
-        return _plain(self.metrics)
+        return _plain({name: metric.value for name, metric in self.metrics.items()})
 
     @property
     def recent(self) -> Values:
@@ -226,8 +255,13 @@ class RollingMetrics:
         if self.last:
             joined = tuple(np.concatenate(parts) for parts in zip(*self.last, strict=True))
             self.last = deque([joined])  # one array uses less memory than many
-            _add(fresh, joined[0], with_fields(joined[1:]))
-        return _plain(fresh)
+            predictions = with_fields(joined[1:])
+            for metric in fresh.values():
+                metric.add(
+                    joined[0],
+                    predictions if isinstance(metric, ProbabilityMetric) else joined[1],
+                )
+        return _plain({name: metric.value for name, metric in fresh.items()})
 
     @property
     def _sound(self) -> bool:
@@ -271,17 +305,9 @@ class RollingMetrics:
         vars(self).update(vars(found))
 
 
-def _add(metrics: dict[str, Metric], y: Array, predictions: Array) -> None:
-    """Add rows to metrics of labels and of probabilities."""
-    labels = fields_of(predictions)[0]
-    for metric in metrics.values():
-        metric.add(y, predictions if isinstance(metric, ProbabilityMetric) else labels)
-
-
-def _plain(metrics: dict[str, Metric]) -> Values:
-    """Return the values of metrics; nan becomes None, for JSON and for comparison."""
-    values = {name: float(metric.value) for name, metric in metrics.items()}
-    return {name: None if np.isnan(value) else value for name, value in values.items()}
+def _plain(values: Mapping[str, float]) -> Values:
+    """Return values of metrics as floats; nan becomes None, for JSON and for comparison."""
+    return {name: None if math.isnan(value) else float(value) for name, value in values.items()}
 
 
 @dataclass(eq=False)
@@ -375,18 +401,21 @@ class ScoreHistory:
             The predictions of each model.
         """
         self.skipped += block.skipped
-        a = 0
-        while a < len(block):
-            b = min(len(block), a + min(curve.next for curve in self._curves) - self.rows)
-            for name, rolling in self.models.items():
-                rolling.add(block.y[a:b], predictions[name][a:b])
-            self.rows += b - a
-            self.time = None if block.time is None else block.time[b - 1]
-            if self.rows == self.overall_curve.next:
-                self.overall_curve.add_point(self.rows, self.time, self.overall())
-            if self.recent_curve is not None and self.rows == self.recent_curve.next:
-                self.recent_curve.add_point(self.rows, self.time, self._last_rows())
-            a = b
+        if not len(block):
+            return
+        before, curves = self.rows, self._curves
+        self.rows = before + len(block)
+        self.time = None if block.time is None else block.time[-1]
+        points = [curve.thin(self.rows) for curve in curves]
+        ends = [[rows - before for rows in each] for each in (*points, [])[:2]]
+        values = {
+            name: rolling.add(block.y, predictions[name], *ends)
+            for name, rolling in self.models.items()
+        }
+        for k, (curve, rows) in enumerate(zip(curves, points, strict=True)):
+            for i, at in enumerate(rows):
+                time = None if block.time is None else block.time[at - before - 1]
+                curve.end(at, time, {name: found[k][i] for name, found in values.items()})
 
     def end(self) -> None:
         """Add the last points of the curves, at the end of the stream."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -139,6 +140,24 @@ class Metric(ABC):
     def value(self) -> float:
         """The metric over all rows so far; nan if undefined."""
 
+    def along(self, y: Array, predictions: Array, ends: Sequence[int]) -> list[float]:
+        """Add rows; return the values after some of them.
+
+        Parameters
+        ----------
+        y, predictions
+            As in ``add``.
+        ends : sequence of int
+            Increasing numbers of the rows, from 1 to n.
+        """
+        values, begin = [], 0
+        for end in ends:
+            self.add(y[begin:end], predictions[begin:end])
+            values.append(self.value)
+            begin = end
+        self.add(y[begin:], predictions[begin:])
+        return values
+
     @abstractmethod
     def merge(self, other: Self) -> Self:
         """Add all rows of another metric of the same class.
@@ -184,10 +203,28 @@ class Mean(Metric):
         self._total.merge(other._total)
         return self
 
+    def along(self, y: Array, predictions: Array, ends: Sequence[int]) -> list[float]:
+        """Add rows; return the values after some of them."""
+        loss, before, rows = self._loss(y, predictions), self._total.value, self.rows
+        if len(loss) < len(y):  # some rows do not count
+            return super().along(y, predictions, ends)
+        self.rows += len(loss)
+        self._total.add(np.add.reduce(loss))
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums = before + np.cumsum(loss, axis=0)[np.array(ends, dtype=int) - 1]
+        totals = sums.tolist() if sums.ndim == 1 else sums
+        found = [self._of(total, rows + end) for total, end in zip(totals, ends, strict=True)]
+        return [*found[:-1], self.value] if found and ends[-1] == len(loss) else found
+
+    @staticmethod
+    def _of(total: Any, rows: int) -> float:
+        """The value for a sum of losses."""
+        return _averaged(total / rows)
+
     @property
     def value(self) -> float:
         """The mean over all rows so far; nan before the first."""
-        return _averaged(self._total.value / self.rows) if self.rows else np.nan
+        return self._of(self._total.value, self.rows) if self.rows else np.nan
 
 
 def _errors(y: ArrayLike, predictions: ArrayLike) -> Floats:
@@ -252,10 +289,15 @@ class SquaredLoss(MeanSquaredLoss):
 
     label = "Cumulative squared loss"
 
+    @staticmethod
+    def _of(total: Any, rows: int) -> float:
+        del rows
+        return _averaged(total)
+
     @property
     def value(self) -> float:
         """The sum over all rows so far."""
-        return _averaged(self._total.value)
+        return self._of(self._total.value, self.rows)
 
 
 class RMSE(MeanSquaredLoss):
@@ -270,10 +312,11 @@ class RMSE(MeanSquaredLoss):
     label = "RMSE"
     unit = "y"
 
-    @property
-    def value(self) -> float:
-        """The root for each output, averaged over outputs; nan before the first row."""
-        return _averaged(np.sqrt(self._total.value / self.rows)) if self.rows else np.nan
+    @staticmethod
+    def _of(total: Any, rows: int) -> float:
+        """The root for each output, averaged over outputs."""
+        one = isinstance(total, float)
+        return math.sqrt(total / rows) if one else _averaged(np.sqrt(total / rows))
 
 
 class R2(Metric):
@@ -328,6 +371,28 @@ class R2(Metric):
         self._spread.merge(other._spread)
         self._join(other.rows, other._mean + (other._origin - self._origin))
         return self
+
+    def along(self, y: Array, predictions: Array, ends: Sequence[int]) -> list[float]:
+        """Add rows; return the values after some of them."""
+        if y.ndim > 1 or not ends:
+            return super().along(y, predictions, ends)
+        origin = np.float64(y[0]) if self._origin is None else self._origin
+        rows, mean = self.rows, self._mean
+        error, spread = self._error.value, self._spread.value
+        self.add(y, predictions)
+        n, at = np.array(ends), np.array(ends) - 1
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            targets = np.asarray(y, dtype=np.float64) - origin
+            center = targets.mean()
+            sums = np.cumsum(targets - center)[at]
+            within = np.cumsum((targets - center) ** 2)[at] - sums**2 / n
+            apart = center + sums / n - mean
+            spreads = spread + np.maximum(within, 0.0) + apart**2 * (rows * n / (rows + n))
+            errors = error + np.cumsum(_squares(y, predictions))[at]
+            exact = np.where(errors == 0, 1.0, 0.0)
+            values = np.where(spreads > 0, 1.0 - errors / spreads, exact)
+        found: list[float] = np.where(rows + n < 2, np.nan, values).tolist()
+        return [*found[:-1], self.value] if ends[-1] == len(y) else found
 
     def _join(self, n: int, mean: float | Array) -> None:
         """Add the spread between the means of n rows and of all previous rows; update the mean."""
@@ -414,10 +479,15 @@ class ZeroOneLoss(MeanZeroOneLoss):
     label = "Mistakes"
     unit = "rows"
 
+    @staticmethod
+    def _of(total: Any, rows: int) -> float:
+        del rows
+        return float(total)
+
     @property
     def value(self) -> float:
         """The number of wrong predictions so far."""
-        return float(self._total.value)
+        return self._of(self._total.value, self.rows)
 
 
 class MacroF1(Metric):
