@@ -334,5 +334,5 @@ def test_errors_are_close_to_those_of_the_best_factor(kind: str, rng: np.random.
         return float(100 * (found == labels)[50:].mean())
 
     factors = list(FACTORS)
-    assert error("auto") < (1.15 if kind == "abrupt" else 1.03) * min(map(error, factors))
-    assert accuracy("auto") > max(map(accuracy, factors)) - 1.2
+    assert error("auto") < (1.2 if kind == "abrupt" else 1.1) * min(map(error, factors))
+    assert accuracy("auto") > max(map(accuracy, factors)) - 3.0
