@@ -381,7 +381,7 @@ def test_inspect_prints_the_description_of_a_model(
     found = json.loads(capsys.readouterr().out)
     assert found.pop("coefficients").keys() >= {"km"}
     assert found.pop("effective_rows") > 0.0
-    assert "hort and long memories" in found.pop("note")
+    assert "mixes eight factors" in found.pop("note")
     assert found == describe(model)
     assert main(["inspect", str(model)]) == 0
     shown = capsys.readouterr().out

@@ -82,7 +82,7 @@ def test_inspect_shows_the_largest_of_many_coefficients(
         (1.0, None, None),
         (0.999, 632.0, None),
         (0.9, 10.0, "remembers about 10 rows, too few for 3 coefficients"),
-        ("auto", None, "Short and long memories are mixed"),
+        ("auto", None, "mixes eight factors"),
     ],
 )
 def test_inspect_says_when_the_memory_is_short(

@@ -32,3 +32,18 @@ def test_a_model_that_forgets_sorted_classes_is_noticed(
     errors = past.errors("rls", model)
     assert errors.before < 0.3
     assert errors.forgotten == forgotten
+
+
+@pytest.mark.parametrize("forgetting", [1.0, 0.97, "auto"])
+def test_the_sample_measures_what_is_left_of_sorted_classes(
+    forgetting: float | str, rng: np.random.Generator
+) -> None:
+    c, d, each = int(rng.integers(3, 7)), int(rng.integers(8, 21)), int(rng.integers(200, 400))
+    y = np.repeat(np.arange(c), each)
+    X = rng.normal(size=(c * each, d)) + 4.0 * np.eye(c, d)[y] + rng.choice([0.0, 100.0])
+    model, past = op.RLSClassifier(forgetting=forgetting, prior=1.0), PastRows(500, seed=1)
+    for part in np.array_split(np.arange(len(y)), np.sort(rng.integers(1, len(y), 4))):
+        past.add(X[part], y[part], {"rls": model.test_then_train(X[part], y[part])})
+    errors = past.errors("rls", model)
+    assert errors.now == pytest.approx(1.0 - model.score(X, y), abs=0.07)  # of all rows
+    assert errors.forgotten == (forgetting != 1.0)

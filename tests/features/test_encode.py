@@ -2,6 +2,7 @@
 
 import datetime as dt
 import warnings
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -335,3 +336,27 @@ def test_input_names() -> None:
 def test_sparse_matrices_are_refused(kind: Any) -> None:
     with pytest.raises(TypeMismatchError, match="Sparse input is not supported"):
         Encode().learn(kind(np.eye(3)))
+
+
+def test_each_category_is_encoded_in_features_of_its_column(rng: np.random.Generator) -> None:
+    values = np.array(["0", "1", "7", "?", "#0", "=", "a", "b=0", "b#1", "nan", " ", "é", "x" * 40])
+    names, n = ["a", "b", "size"], 300
+    table = {
+        name: values[rng.choice(len(values), n, p=rng.dirichlet(np.ones(len(values))))]
+        for name in names
+    }
+    rows = [{name: str(table[name][i]) for name in names} for i in range(n)]
+    limit = int(rng.integers(1, len(values) + 1))
+    encode, cuts = Encode(max_categories=limit, hash_size=4), np.sort(rng.integers(1, n, 5))
+    parts = [encode.learn_transform(rows[a:b]) for a, b in pairwise([0, *cuts, n])]
+    outputs, width = encode.get_feature_names_out(), encode.n_features_out_
+    Z = np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts])
+    for name in names:
+        first = list(dict.fromkeys(table[name].tolist()))[:limit]
+        own = np.array([str(out).startswith((f"{name}=", f"{name}#")) for out in outputs])
+        assert (np.abs(Z[:, own]).sum(axis=1) == 1.0).all()
+        for value in first:
+            at = outputs.tolist().index(f"{name}={value}")
+            assert_array_equal(Z[:, at], table[name] == value)
+        hashed = np.array([str(out).startswith(f"{name}#") for out in outputs])
+        assert_array_equal(np.abs(Z[:, hashed]).sum(axis=1), ~np.isin(table[name], first))

@@ -293,6 +293,38 @@ def test_rows_that_are_used() -> None:
     assert joined == list(calibration.rows(0, 5005))
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        op.RLSClassifier(),
+        op.SGDClassifier("hinge"),
+        op.NearestClassMean(),
+        op.ORFitClassifier(noise=1),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rare_classes_are_as_probable_as_they_are_frequent(
+    model: Any, *, weighted: bool, rng: np.random.Generator
+) -> None:
+    n, d, still = 5000, int(rng.integers(2, 15)), int(rng.integers(0, 400))
+    X = rng.normal(size=(n, d))
+    odds = X @ rng.normal(size=d) / np.sqrt(d) + rng.uniform(-4.0, -2.0)
+    y = (rng.random(n) < 1.0 / (1.0 + np.exp(-odds))).astype(int)
+    y[:2] = 0, 1
+    X[:still] = rng.normal(size=d)  # a machine that stands still first
+    s = np.where(y == 1, rng.uniform(1.0, 10.0) if weighted else 1.0, 1.0)
+    learner = copy.deepcopy(model)
+    _, P = learner.test_then_train(X, y, s, return_proba=True)
+    counts = np.cumsum(np.eye(2)[y] * s[:, None], axis=0)
+    shares = (counts + 1.0) / (counts.sum(axis=1) + 2.0)[:, None]
+    late = slice(1500, None)
+    of_shares = log_loss(y[late], shares[1499:-1], sample_weight=s[late])
+    assert log_loss(y[late], P[late], sample_weight=s[late]) < 1.2 * of_shares
+    mean = np.average(P[late, 1])
+    assert mean == pytest.approx(shares[-1, 1], abs=0.03 + 0.5 * shares[-1, 1])
+
+
 @pytest.mark.parametrize("model", SCORES, ids=names)
 def test_files_with_a_state_of_another_size_are_refused(model: Any, tmp_path: Path) -> None:
     X, y = overlapping(60)

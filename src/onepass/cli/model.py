@@ -90,14 +90,14 @@ def _description(file: Path) -> dict[str, Any]:
 
 
 def _memory(learner: Any) -> dict[str, Any]:
-    """Return how many rows least squares remember, and a note if they determine little."""
+    """Return the effective number of rows of least squares, with a note if it is small."""
     rows = getattr(learner, "effective_rows_", None)
     if rows is None or learner.forgetting == 1.0:
         return {}
     found: dict[str, Any] = {"effective_rows": round(rows, 1)}
     d, reason = learner.n_features_in_ + bool(learner.fit_intercept), ""
     if hasattr(learner, "forgetting_factor_"):
-        reason = "Short and long memories are mixed, for predictions."
+        reason = "Automatic forgetting mixes eight factors, which suits predictions."
     elif rows < _ROWS_PER_COEFFICIENT * d:
         reason = f"The model remembers about {rows:,.0f} rows, too few for {d} coefficients."
     if reason:

@@ -46,7 +46,7 @@ class Block:
     located : callable, optional
         Returns the location of a row in the source, by its index in the block.
     whole : Block, optional
-        The same rows with those whose target is missing, which count as skipped here.
+        All rows, with those whose target is missing; they are not in this block.
     """
 
     X: Table | Array
@@ -62,7 +62,7 @@ class Block:
 
 
 def with_gaps_apart(block: Block) -> Block:
-    """The rows whose targets are known, with the whole block."""
+    """A block of the rows whose targets are known, which contains the whole block."""
     known = known_rows(block.y)
     if known.all():
         return block

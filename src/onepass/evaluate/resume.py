@@ -382,7 +382,7 @@ def blocks_from(stream: Any, start: int, *, gaps: bool) -> Iterator[Iterator[Blo
     start : int
         Number of rows to skip at the beginning of the source.
     gaps : bool
-        Whether blocks contain the rows whose target is missing, apart.
+        Whether blocks also contain, as ``whole``, the rows whose target is missing.
     """
     wanted = {"start": start, "gaps": gaps}
     before = {name: getattr(stream, name) for name in wanted if hasattr(stream, name)}

@@ -1104,7 +1104,7 @@ def _one_row(x: Any) -> Any:
 
 
 def _last_learner(model: Any, fitted: str = "") -> Any:
-    """The learner of a Pipeline or Conformal, with "_" the fitted one; another model is its own."""
+    """The learner in a Pipeline or Conformal, fitted if ``fitted`` is "_"; or the model itself."""
     model = getattr(model, f"model{fitted}", model)
     return getattr(model, f"learner{fitted}", model)
 

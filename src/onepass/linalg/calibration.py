@@ -19,13 +19,13 @@ target as in [1], so that λ stays finite while all rows are correct. v is short
 deviation of 50. λ starts with the scores of the first row at a standard deviation of 1, and the
 offset of a new class with the mean of the others, 0.
 
-Not all rows are used: the first 256, then one in 2, 4 and 8, half as many each time that the number
-of rows doubles, and one in 16 in the end. This is enough, since N rows cost about 1 / (2N) of log
-loss for each number, and learning takes no longer. A row is drawn in each interval by its index
-alone, so the division of a stream into blocks has no effect, nor has a period of the labels. Rows
-whose scores are equal up to rounding, with a standard deviation of at most 1e-10 max |z|, as of a
-machine that stands still, are left out. The state is λ, H, w̄, N, and a_k, h_k of each class.
-Compiled states of :mod:`onepass.native` contain it and update it with single rows.
+All of the first 256 rows are used, then one in 2, 4 and 8 while the number of rows doubles, and one
+in 16 from row 2,048 on. This is enough, since N rows cost about 1 / (2N) of log loss for each
+number, and learning takes no longer. A row is drawn in each interval by its index alone, so the
+division of a stream into blocks has no effect, nor has a period of the labels. Rows whose scores
+are equal up to rounding, with a standard deviation of at most 1e-10 max |z|, as of a machine that
+stands still, are left out. The state is λ, H, w̄, N, and a_k, h_k of each class. Compiled states of
+:mod:`onepass.native` contain it and update it with single rows.
 
 [1] J. C. Platt, "Probabilistic outputs for support vector machines and comparisons to regularized
     likelihood methods", Advances in Large Margin Classifiers, 1999.
@@ -143,7 +143,7 @@ def _update(state: Floats, scores: Floats, y: int, weight: float) -> None:
 
 
 def merged(one: Floats, two: Floats) -> Floats:
-    """The state for the rows of two learners: means, weighted by the second numbers."""
+    """The state for the rows of two learners: means of the first numbers by the second ones."""
     first, second = one.reshape(-1, 2), two.reshape(-1, 2)
     total = first[:, 1] + second[:, 1]
     share = np.divide(second[:, 1], total, out=np.zeros(len(total)), where=total > 0.0)

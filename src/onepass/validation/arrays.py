@@ -281,7 +281,7 @@ def _plain_row(x: dict[str, object], names: Sequence[str]) -> Floats | None:
 
 
 def targets(y: ArrayLike | Table | None, n: int, *, gaps: bool = False) -> Floats:
-    """Validate targets; return an array of shape (n,) or (n, c), finite but for ``gaps``, NaN."""
+    """Validate targets; return finite ones, (n,) or (n, c); with ``gaps``, NaN is allowed."""
     if y is None:
         raise TypeMismatchError(
             "requires y to be passed, but the target y is None. Pass one target per row."

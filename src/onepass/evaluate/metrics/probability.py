@@ -165,9 +165,10 @@ class _Ranking(ProbabilityMetric):
         known = ~np.isnan(p)
         labels, second = np.asarray(y)[known], np.asarray(predictions)["second"][known]
         counts = np.zeros((len(labels), 2), dtype=np.int64)
-        third = [None, None] * bool(np.isnan(second).any())  # of more than two classes
-        for k, label in enumerate(self._joined([*np.unique(labels).tolist(), *third])[:2]):
+        for k, label in enumerate(self._joined(np.unique(labels).tolist())[:2]):
             counts[:, k] = labels == label
+        if np.isnan(second).any():  # the model knows more than two classes: the value is nan
+            self._labels = [*self._labels, None, None, None][:3]
         with np.errstate(divide="ignore", invalid="ignore"):
             odds = np.nan_to_num(np.log(second) - np.log1p(-second)).clip(-_REACH, _REACH)
         odds[second == _ONLY] = 2.0 * _REACH

@@ -186,8 +186,9 @@ class Classifier(ClassifierMixin, Learner):
         Discriminants and the logistic loss compute them from their model. All other classifiers
         multiply the scores by a scale, add an offset for each class, and apply softmax. Scale and
         offsets minimise the log loss of prequential predictions
-        (:mod:`onepass.linalg.calibration`). So they contain how frequent the classes are, and the
-        most probable class of a row can be another than the prediction, that of the largest score.
+        (:mod:`onepass.linalg.calibration`). So they depend on how frequent the classes are, and the
+        most probable class of a row can differ from the prediction, the class with the largest
+        score.
 
         Parameters
         ----------
