@@ -88,8 +88,8 @@ class IncrementalPCA(Columnwise):
     Attributes
     ----------
     components_ : ndarray of shape (k, d)
-        V, of all rows learned. The largest entry of each axis is positive. With a share of the
-        variance, axes are added at updates only.
+        V, of all rows learned. The largest entry of each axis is positive, or the first of those
+        equal up to 1e-6. With a share of the variance, axes are added at updates only.
     mean_ : ndarray of shape (d,)
         m, of all rows learned; zeros without ``centred``.
     singular_values_ : ndarray of shape (k,)

@@ -129,46 +129,37 @@ def _learn_selected(
     selected: Array,
     *,
     in_order: bool,
-    moves: bool,
-) -> tuple[Floats, Floats]:
-    """Learn the ``selected`` rows, shape (n,); return all rows transformed, and the origins.
+) -> tuple[Floats, Starts]:
+    """Learn the ``selected`` rows, shape (n,); return all rows transformed, and their starts.
 
-    If the learner ``moves`` its past to the origins of columns, these are in the rows before their
-    first values, else 0. The targets of other rows are lags of later rows. If ``in_order``, which
-    costs a block for each run of selected rows, the others are transformed as if each were the next
-    one; otherwise they are 0.
+    The targets of other rows are lags of later rows. If ``in_order``, which costs a block for each
+    run of selected rows, the others are transformed as if each were the next one; otherwise they
+    are 0.
     """
+    n = len(selected)
     if selected.all():
-        whole, starts = _learn_features(features, checked_rows, y)
-        return (starts.placed(whole), starts.origins) if moves else (whole, 0.0 * starts.origins)
+        return _learn_features(features, checked_rows, y)
     if not in_order and selected.any():
         part, starts = _learn_features(features, checked_rows[selected], y, selected)
-        seen = np.zeros((len(selected), part.shape[1]))
-        seen[selected] = starts.placed(part) if moves else part
-        return seen, starts.origins * moves
-    runs: list[Array] = np.split(np.arange(len(selected)), np.flatnonzero(np.diff(selected)) + 1)
-    seen, origins = np.zeros((len(selected), 0)), np.zeros(0)
-    done: Array = np.arange(0)
+        seen = np.zeros((n, part.shape[1]))
+        seen[selected] = part
+        return seen, starts.at(np.flatnonzero(selected), n)
+    runs: list[Array] = np.split(np.arange(n), np.flatnonzero(np.diff(selected)) + 1)
+    seen, starts = np.zeros((n, 0)), Starts.none(0)
     for rows in runs:
         targets = None if y is None else y[rows]
         if selected[rows[0]]:
-            part, starts = _learn_features(features, checked_rows[rows], targets)
-            origins_of_part = starts.origins * moves
-            part = starts.placed(part) if moves else part
-            more = part.shape[1] - seen.shape[1]
-            seen, origins = np.pad(seen, ((0, 0), (0, more))), np.pad(origins, (0, more))
-            late = origins_of_part != 0.0
-            origins[late] = origins_of_part[late]
-            seen[np.ix_(done, np.flatnonzero(late))] = origins[late]
+            part, of_part = _learn_features(features, checked_rows[rows], targets)
+            starts = starts.followed_by(of_part.at(rows, n))
         else:
             part = _transform_known(features, checked_rows[rows], targets)
-            seen = np.pad(seen, ((0, 0), (0, part.shape[1] - seen.shape[1])))
-            origins = np.pad(origins, (0, part.shape[1] - len(origins)))
+            starts = starts.followed_by(Starts.none(part.shape[1]))
+        seen = np.pad(seen, ((0, 0), (0, part.shape[1] - seen.shape[1])))
         seen[rows, : part.shape[1]] = part
-        done = np.append(done, rows)
-    return seen, origins
+    return seen, starts
 
 
+_BY_ROW = ("y", "sample_weight", "time")  # arguments with a value per row
 _KINDS = {"f": "number", "O": "text", "M": "date"}  # by ``dtype.kind`` of a table's column
 
 
@@ -897,7 +888,7 @@ class Pipeline(Composite):
                 target = self._targets(np.asarray(y)[None], 1)
                 lag, past = self._differencing
                 Z, starts = _learn_features(self.features_, checked_rows, target)
-                origins = starts.origins * self.learner_._moves
+                origins = starts.origins
                 if lag is not None:
                     y = lag._changes(past, target, np.ones(1, dtype=bool))[0][0]
             else:
@@ -926,83 +917,102 @@ class Pipeline(Composite):
         if twin.features_:
             rows = twin.features_[0]._check_rows(X, learning=True)
             sample_weight = validation.weights(sample_weight, len(rows))
-        parts = not twin.learner_._started or (verb == "test_then_train" and twin._nonlinear)
-        parts = parts and bool(twin.features_) and _has_rows(rows, y, named.get("time"))
-        learn = twin._learn_parts if parts else twin._learn_part
-        result = learn(rows, y, sample_weight, verb, named)
+        given = {"y": y, "sample_weight": sample_weight, **named}
+        learn = twin._learn_parts if twin.features_ else twin._learn_part
+        result = learn(rows, verb, given)
         self.__dict__ = twin.__dict__
         return result
 
-    @property
-    def _nonlinear(self) -> bool:
-        """Whether predictions may depend on features that were always 0."""
-        return not self.learner_._linear or any(one.uses_units for one in self.features_)
-
-    def _learn_parts(
-        self, rows: Any, y: Any, sample_weight: Any, verb: str, named: Mapping[str, Any]
-    ) -> Any:
+    def _learn_parts(self, rows: Any, verb: str, given: Mapping[str, Any]) -> Any:
         """Learn checked rows in parts: the first row, and rows with new categories, alone.
 
-        The prequential prediction of a row does not depend on the new categories that it brings.
+        The prequential prediction of a row does not depend on the new categories that it brings,
+        also behind a transformer whose outputs depend on all of its columns.
         """
-        n, y = len(rows), series_array(y)
-        times = None if named.get("time") is None else series_array(named["time"])
+        n, s = len(rows), given["sample_weight"]
+        learned = np.ones(n, dtype=bool) if s is None else s > 0.0
         novel = np.zeros(n, dtype=bool)
-        if verb == "test_then_train" and self._nonlinear:
-            learned = np.arange(n) if sample_weight is None else np.flatnonzero(sample_weight > 0.0)
-            novel[learned[self.features_[0]._novel_rows(rows[learned])]] = True
+        if verb == "test_then_train" and any(one.uses_units for one in self.features_):
+            at = np.flatnonzero(learned)
+            novel[at[self.features_[0]._novel_rows(rows[at])]] = True
         cut = np.append(novel, True) | np.insert(novel, 0, True)
         if not self.learner_._started:  # its parts end after the first row that is learned
-            weighted = np.ones(n) if sample_weight is None else sample_weight
-            first = int(np.argmax(weighted > 0.0)) if n else 0
+            first = int(np.argmax(learned)) if n else 0
             novel[first : first + 1], cut[first + 1 : first + 2] = False, True
+
+        def learn(part: slice, verb: str, given: dict[str, Any]) -> Any:
+            if not novel[part].any():
+                return self._learn_part(rows[part], verb, given)
+            before = _padded(_transform_features(self.features_, rows[part]))
+            predicted = copy.copy(self.learner_).test_then_train(before, **given)
+            predicted = _added(predicted, self._level)
+            given.pop("return_proba", None)
+            self._learn_part(rows[part], "partial_fit", given)
+            return predicted
+
+        return self._in_parts(np.flatnonzero(cut), verb, given, learn)
+
+    def _in_parts(
+        self,
+        cuts: Array,
+        verb: str,
+        given: Mapping[str, Any],
+        learn: Callable[[slice, str, dict[str, Any]], Any],
+    ) -> Any:
+        """Call ``learn`` for the rows between cuts; return the result for all rows.
+
+        Rows whose targets, weights or times are not as many are one part: the learner refuses them.
+        """
+        by_row = {k: series_array(given[k]) for k in _BY_ROW if given.get(k) is not None}
+        if len(cuts) <= 2 or not all(_has_length(one, cuts[-1]) for one in by_row.values()):
+            return learn(slice(None), verb, dict(given))
         results: list[tuple[Any, Any]] = []
-        for begin, end in pairwise(np.flatnonzero(cut).tolist() if n else [0, 0]):
+        for begin, end in pairwise(cuts.tolist()):
             part = slice(begin, end)
-            s = None if sample_weight is None else sample_weight[part]
-            some = dict(named) if times is None else {**named, "time": times[part]}
+            some = {k: one[part] for k, one in by_row.items()}
             try:
-                if begin < end and novel[begin]:
-                    result = self._predicted_before(rows[part], y[part], some)
-                    learned_named = {k: v for k, v in some.items() if k != "return_proba"}
-                    self._learn_part(rows[part], y[part], s, "partial_fit", learned_named)
-                else:
-                    result = self._learn_part(rows[part], y[part], s, verb, some)
+                result = learn(part, verb, {**given, **some})
             except OnepassError as error:
                 raise error if error.row is None else error.at(row=error.row + begin) from error
             results.append((result, getattr(self.learner_, "classes_", None)))
             verb = "partial_fit" if verb == "fit" else verb
         return _joined(results) if verb == "test_then_train" else results[-1][0]
 
-    def _predicted_before(self, rows: Any, y: Any, named: Mapping[str, Any]) -> Any:
-        """Return the prequential prediction of a row as it is transformed before it is learned."""
-        Z = _padded(_transform_features(self.features_, rows))
-        level = self._level
-        return _added(copy.copy(self.learner_).test_then_train(Z, y, **named), level)
-
-    def _learn_part(
-        self, rows: Any, y: Any, sample_weight: Any, verb: str, named: Mapping[str, Any]
-    ) -> Any:
+    def _learn_part(self, rows: Any, verb: str, given: Mapping[str, Any]) -> Any:
         """Learn checked rows in all steps; return the result of the method of the learner."""
-        level = None
-        if self.features_:
-            s = sample_weight
-            selected = np.ones(len(rows), dtype=bool) if s is None else s > 0
-            in_order = verb == "test_then_train"
-            targets = self._targets(y, len(rows))
-            lag, past = self._differencing
-            moves = self.learner_._moves
-            seen = _learn_selected(
-                self.features_, rows, targets, selected, in_order=in_order, moves=moves
-            )
-            rows = self._prepare_for_learner(*seen)
-            if lag is not None:
-                counted = np.ones(len(selected), dtype=bool) if _has_lags(lag) else selected
-                y, level = lag._changes(past, targets, counted)
-            if verb == "fit" and len(rows) and selected.any():
-                verb = "partial_fit"  # the learner is new, and already has the names
-        found = getattr(self.learner_, verb)(rows, y, sample_weight=sample_weight, **named)
-        return _added(found, level) if verb == "test_then_train" and len(found) else found
+        if not self.features_:
+            return getattr(self.learner_, verb)(rows, **given)
+        s, y, level = given["sample_weight"], given["y"], None
+        selected = np.ones(len(rows), dtype=bool) if s is None else s > 0
+        targets = self._targets(y, len(rows))
+        lag, past = self._differencing
+        in_order = verb == "test_then_train"
+        Z, starts = _learn_selected(self.features_, rows, targets, selected, in_order=in_order)
+        if lag is not None:
+            counted = np.ones(len(selected), dtype=bool) if _has_lags(lag) else selected
+            y, level = lag._changes(past, targets, counted)
+        if verb == "fit" and selected.any():
+            verb = "partial_fit"  # the learner is new, and has the names after `grow`
+        begins = starts.begins(len(Z))
+
+        def learn(part: slice, verb: str, given: dict[str, Any]) -> Any:
+            first, known = part.start or 0, getattr(self.learner_, "n_features_in_", 0)
+            width = int(np.max(np.flatnonzero(begins <= first), initial=known - 1)) + 1
+            new, predicted = starts.rows == first, None
+            if in_order and known and new.any():
+                before = np.where(new, 0.0, Z[part])[:, :known]
+                predicted = copy.copy(self.learner_).test_then_train(before, **given)
+                given.pop("return_proba", None)
+                verb = "partial_fit"
+            origins = np.where(new, starts.origins, 0.0)
+            widened = self._prepare_for_learner(Z[part, :width], origins[:width])
+            found = getattr(self.learner_, verb)(widened, **given)
+            return found if predicted is None else predicted
+
+        alone = begins[starts.rows == begins] + in_order  # rows that bring a column
+        cuts = np.unique(np.concatenate((begins, alone, [0, len(Z)])))
+        found = self._in_parts(cuts, verb, {**given, "y": y}, learn)
+        return _added(found, level) if in_order and len(found) else found
 
     @property
     def _differencing(self) -> tuple[Any, Array | None]:
@@ -1055,16 +1065,14 @@ class Pipeline(Composite):
         if origins.any():
             learner._start_at(origins)
         if grown or not hasattr(learner, "feature_names_in_"):
-            names = self.features_[-1].get_feature_names_out()
+            names = self.features_[-1].get_feature_names_out()[:width]
             if len(names) == width:
                 learner.feature_names_in_ = names
         return Z
 
 
-def _has_rows(rows: Any, y: Any, time: Any) -> bool:
-    """Return whether each row has a target and a time; else the learner raises the error."""
-    each = (y,) if time is None else (y, time)
-    return all(hasattr(one, "__len__") and len(rows) == len(one) for one in each)
+def _has_length(values: Any, n: int) -> bool:
+    return hasattr(values, "__len__") and len(values) == n
 
 
 def _check_length(y: ArrayLike | None, n: int) -> None:

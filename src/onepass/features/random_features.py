@@ -155,8 +155,7 @@ class _Units(Frozen):
         late = starts.origins * (starts.rows + self.rows_seen_ > 0)
         if late.any():  # the features of earlier rows do not change
             offset = self._draws[1]
-            old = getattr(self, offset)
-            setattr(self, offset, (old - late @ self.weights_).astype(old.dtype))
+            setattr(self, offset, getattr(self, offset) - late @ self.weights_)
         return super()._step(starts.placed(X), starts)
 
 
@@ -192,7 +191,7 @@ class RandomReLU(_Units):
     ----------
     weights_ : ndarray of float32, shape (d, width)
         W of (1).
-    bias_ : ndarray of float32, shape (width,)
+    bias_ : ndarray of shape (width,)
         b of (1).
     n_features_in_, rows_seen_ : int
 

@@ -89,6 +89,26 @@ class Starts(NamedTuple):
         rows = np.where(np.arange(at.d) < known, -1, 0)
         return cls(rows, (rows == 0) & ~np.isnan(at.origins), np.nan_to_num(at.origins))
 
+    def at(self, rows: Array, n: int) -> Starts:
+        """Return the starts in a block of n rows of which these, in order, are ``rows``."""
+        places = np.concatenate([rows, [n, -1]])  # the last for a column that was earlier
+        return self._replace(rows=places[self.rows])
+
+    def followed_by(self, later: Starts) -> Starts:
+        """Return the starts after a further part of the rows, of as many columns or more."""
+        d = len(self.rows)
+        known = later.rows[:d] < 0
+        pairs = zip(self, later, strict=True)
+        both = (np.append(np.where(known, a, b[:d]), b[d:]) for a, b in pairs)
+        return Starts(*both)
+
+    def begins(self, n: int) -> Array:
+        """Return the first of n rows in which each column is known, or had its first value, (d,).
+
+        A column that has no value yet is known from the first row.
+        """
+        return np.where(self.rows == n, 0, np.maximum(self.rows, 0))
+
     @property
     def since(self) -> Array:
         """The first row that counts, (d,)."""

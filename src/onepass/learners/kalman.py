@@ -220,8 +220,6 @@ class KalmanRegressor(Regressor):
     array([0.8, 0.7, 0.9])
     """
 
-    _linear = True
-
     _square = True
 
     parameters_: Floats

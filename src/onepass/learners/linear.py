@@ -73,8 +73,6 @@ class Linear(Compiled):
         One value for each output; zeros if no intercept is fitted.
     """
 
-    _linear = True
-
     weights_: Any = StateAttribute()
     offset_: Any = StateAttribute()
     fit_intercept: bool

@@ -110,7 +110,6 @@ class LeastSquares:
     _merge_parameters: ClassVar[tuple[str, ...]] = ("fit_intercept", "_prior")
     _derived: ClassVar[tuple[str, ...]] = ("_single", "_on_device", "_fit", "_excited", "_warned")
     _square = True
-    _linear = True
     _scale_invariant = True  # predictions depend on the units of features only through the ridge
 
     ridge: ArrayLike

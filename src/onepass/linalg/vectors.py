@@ -288,9 +288,9 @@ _LEAST = 1e-12  # share of the largest length attributed to rounding
 def principal(F: Floats, k: int) -> tuple[Floats, Floats]:
     """The top k right singular vectors of F (q, d), as rows (k, d), and its singular values.
 
-    From the smaller of FFᵀ and FᵀF if squares retain enough digits, else from F itself. The
-    largest number of each vector is positive, so that the result is unique. There are fewer than
-    k vectors if F has a smaller rank.
+    From the smaller of FFᵀ and FᵀF if squares retain enough digits, else from F itself. The first
+    of the largest numbers of each vector, equal up to 1e-6, is positive, so that the result is
+    unique. There are fewer than k vectors if F has a smaller rank.
 
     Parameters
     ----------
@@ -310,8 +310,10 @@ def principal(F: Floats, k: int) -> tuple[Floats, Floats]:
         there = lengths > _LEAST * lengths.max(initial=0.0)
         found = directions[there][:k], lengths[there][:k]
     directions, lengths = found
-    largest = np.abs(directions).argmax(axis=1) if directions.size else np.zeros(0, dtype=int)
-    signs = np.sign(directions[np.arange(len(directions)), largest])
+    sizes = np.abs(directions)
+    ties = sizes >= sizes.max(axis=1, keepdims=True, initial=0.0) * (1.0 - 1e-6)
+    first = ties.argmax(axis=1) if directions.size else np.zeros(0, dtype=int)
+    signs = np.sign(directions[np.arange(len(directions)), first])
     return directions * signs[:, None], lengths * unit
 
 

@@ -70,7 +70,6 @@ class Learner(BaseEstimator, ABC):
 
     _merge_parameters: ClassVar[tuple[str, ...]] = ()
     """The parameters that must be equal in two learners that are merged."""
-    _linear: ClassVar[bool] = False  # whether a feature that was always 0 has a weight of 0
     _square: ClassVar[bool] = False  # whether the state is quadratic in the number of features
 
     n_features_in_: int
