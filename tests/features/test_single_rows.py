@@ -19,7 +19,7 @@ from onepass.validation.table import Table
 
 pytestmark = pytest.mark.filterwarnings("ignore::onepass.errors.ManyCategoriesWarning")
 
-STRATEGIES = st.sampled_from(Impute.strategies)
+STRATEGIES = st.sampled_from(["mean", "last", "zero"])
 TRANSFORMERS: Any = st.one_of(
     st.builds(Scale, st.booleans(), st.sampled_from([None, 1, 3])),
     st.builds(Impute, STRATEGIES, st.booleans()),

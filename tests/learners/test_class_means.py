@@ -114,7 +114,7 @@ def test_merge_unites_feature_names_and_classes() -> None:
 
 def test_invalid_metric_and_overflow_are_refused() -> None:
     with pytest.raises(
-        ParameterError, match=r"`metric` must be one of euclidean, cosine, got 'l1'"
+        ParameterError, match=r"`metric` must be one of 'euclidean', 'cosine', got 'l1'"
     ):
         op.NearestClassMean("l1").partial_fit([[1.0]], [0])
     model = op.NearestClassMean().partial_fit([[1.0]], [0])

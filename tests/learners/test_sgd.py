@@ -405,7 +405,7 @@ def test_step_size_set_later_acts_from_next_row() -> None:
 def test_coefficients_of_unfitted_learner_are_refused() -> None:
     for model in (SGDRegressor(), SGDClassifier()):
         assert not hasattr(model, "coef_")
-        with pytest.raises(NotFittedError, match=r"intercept_: this SGD.* is not fitted yet"):
+        with pytest.raises(NotFittedError, match=r"this SGD.* is not fitted yet"):
             _ = model.intercept_
 
 

@@ -74,7 +74,7 @@ def classes_in(thing: Any) -> Iterator[type]:
     if isinstance(thing, (list, tuple)):
         for part in thing:
             yield from classes_in(part)
-    elif is_dataclass(thing):
+    elif is_dataclass(thing) and not isinstance(thing, BaseEstimator):
         yield type(thing)
         yield from classes_in([getattr(thing, each.name) for each in fields(thing)])
     elif isinstance(thing, BaseEstimator):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +20,7 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 
+from onepass.declared import State
 from onepass.errors import ShapeError, TypeMismatchError, calling, public
 from onepass.features.encode import to_table
 from onepass.features.transformer import Starts, Transformer, matrix_with_gaps
@@ -59,6 +61,7 @@ def _learns(step: object) -> bool:
     return hasattr(step, "partial_fit") and not isinstance(step, FrozenEstimator)
 
 
+@dataclass(eq=False, repr=False)
 class Adapter(Transformer):
     """A transformer of scikit-learn as a transformer of onepass.
 
@@ -70,11 +73,10 @@ class Adapter(Transformer):
         Not changed; ``transformer_`` is its fitted copy.
     """
 
-    transformer_: Any
-    width_: int
+    transformer_ = State[Any]()
+    width_ = State[int]()
 
-    def __init__(self, transformer: Any) -> None:
-        self.transformer = transformer
+    transformer: Any
 
     @property
     def n_features_out_(self) -> int:

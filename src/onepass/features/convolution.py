@@ -25,12 +25,14 @@ Cost: O(places · s² · filters) time per row; O(s² · filters) memory.
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from onepass import validation
+from onepass.declared import State
 from onepass.errors import ParameterError, ShapeError, public
 from onepass.features.random_features import Frozen, check_features
 from onepass.features.transformer import Starts
@@ -196,6 +198,7 @@ _MIN_CONTRAST = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class RandomConvolution(Frozen):
     """Fixed filters over all patches of images, thresholded on both sides and pooled.
 
@@ -270,36 +273,22 @@ class RandomConvolution(Frozen):
     _recommended_prior: ClassVar[float] = 10.0
     _draws: ClassVar[tuple[str, ...]] = ("filters_", "drawn_", "shape_")
 
-    filters_: Floats
-    drawn_: int
-    shape_: tuple[int, int, int]
+    filters_ = State[Floats]()
+    drawn_ = State[int]()
+    shape_ = State[tuple[int, int, int]]()
 
-    def __init__(
-        self,
-        filters: int = 100,
-        *,
-        size: int = 6,
-        pool: int = 4,
-        threshold: float = 0.15,
-        contrast: float = 0.1,
-        padding: int = 0,
-        overlap: float = 0.0,
-        power: float = 1.0,
-        source: str = "random",
-        seed: int = 0,
-        shape: tuple[int, ...] | None = None,
-    ) -> None:
-        self.filters = filters
-        self.size = size
-        self.pool = pool
-        self.threshold = threshold
-        self.contrast = contrast
-        self.padding = padding
-        self.overlap = overlap
-        self.power = power
-        self.source = source
-        self.seed = seed
-        self.shape = shape
+    filters: int = 100
+    _: KW_ONLY
+    size: int = 6
+    pool: int = 4
+    threshold: float = 0.15
+    contrast: float = 0.1
+    padding: int = 0
+    overlap: float = 0.0
+    power: float = 1.0
+    source: str = "random"
+    seed: int = 0
+    shape: tuple[int, ...] | None = None
 
     @property
     def _stored_rows(self) -> str:  # type: ignore[override]  # by parameter

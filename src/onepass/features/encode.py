@@ -27,13 +27,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 from sklearn.base import clone
 
 from onepass import native
+from onepass.declared import State
 from onepass.errors import (
     ColumnError,
     ManyCategoriesWarning,
@@ -323,6 +324,7 @@ _CHOICES = {
 }  # fmt: skip
 
 
+@dataclass(eq=False, repr=False)
 class Encode(Transformer):
     """Encode numbers, text and dates as one matrix of numbers.
 
@@ -390,9 +392,9 @@ class Encode(Transformer):
     by_name = True
     _merging = "exact"
 
-    columns_: _Columns
-    layout_: list[str]
-    plain_: bool
+    columns_ = State[_Columns]()
+    layout_ = State[list[str]]()
+    plain_ = State[bool]()
 
     @property
     def _stored_rows(self) -> str:
@@ -407,25 +409,14 @@ class Encode(Transformer):
             for name, column in self.columns_.items()
         }
 
-    def __init__(
-        self,
-        categories: Literal["onehot", "hash"] = "onehot",
-        max_categories: int = 100,
-        hash_size: int = 256,
-        times: Sequence[str] = ("hour", "weekday", "month"),
-        extra: Literal["learn", "ignore", "refuse"] = "learn",
-        seed: int = 0,
-        missing: Literal["keep", "skip", "error"] = "keep",
-        absent: Literal[0] | None = None,
-    ) -> None:
-        self.categories = categories
-        self.max_categories = max_categories
-        self.hash_size = hash_size
-        self.times = times
-        self.extra = extra
-        self.seed = seed
-        self.missing = missing
-        self.absent = absent
+    categories: Literal["onehot", "hash"] = "onehot"
+    max_categories: int = 100
+    hash_size: int = 256
+    times: Sequence[str] = ("hour", "weekday", "month")
+    extra: Literal["learn", "ignore", "refuse"] = "learn"
+    seed: int = 0
+    missing: Literal["keep", "skip", "error"] = "keep"
+    absent: Literal[0] | None = None
 
     @property
     def n_features_out_(self) -> int:

@@ -19,12 +19,14 @@ Cost: O(d) time per row, O(d) memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from onepass import native
-from onepass.errors import NumericalError, ParameterError, public
+from onepass.declared import FEATURE, State, param, start_states
+from onepass.errors import NumericalError, public
 from onepass.features.transformer import Columnwise, Starts, matrix_with_gaps
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.arrays import ColumnPositions
@@ -33,6 +35,7 @@ from onepass.validation.table import Table, named_row
 __all__ = ["Impute"]
 
 
+@dataclass(eq=False, repr=False)
 class Impute(Columnwise):
     """Imputation of missing numbers (nan) from the earlier values of their column.
 
@@ -71,21 +74,14 @@ class Impute(Columnwise):
     fills = True
     _merging: ClassVar[str] = "exact"
     _matrix = staticmethod(matrix_with_gaps)
-    strategies: ClassVar[tuple[str, ...]] = ("mean", "last", "zero")
+    fills_ = State[Array](FEATURE)
+    counts_ = State[Array](FEATURE, dtype=np.int64)
+    rows_before_ = State[Array](FEATURE, dtype=np.int64)
+    places_ = State[Array]()
+    flags_ = State[Array]()
 
-    fills_: Array
-    counts_: Array
-    rows_before_: Array
-    places_: Array
-    flags_: Array
-
-    def __init__(
-        self,
-        strategy: Literal["mean", "last", "zero"] = "mean",
-        indicator: bool = False,  # noqa: FBT001, FBT002  sklearn's style of switches
-    ) -> None:
-        self.strategy = strategy
-        self.indicator = indicator
+    strategy: Literal["mean", "last", "zero"] = param("mean", choices=("mean", "last", "zero"))
+    indicator: bool = False
 
     @property
     def n_features_out_(self) -> int:
@@ -143,22 +139,14 @@ class Impute(Columnwise):
         return row
 
     def _start(self, d: int) -> None:
-        if self.strategy not in self.strategies:
-            raise ParameterError(
-                f"`strategy` must be one of {', '.join(map(repr, self.strategies))}, "
-                f"got {self.strategy!r}. Pass one of these."
-            )
-        self.fills_ = np.zeros(d)
-        self.counts_ = np.zeros(d, dtype=np.int64)
-        self.rows_before_ = np.zeros(d, dtype=np.int64)
+        start_states(self, d=d)
         self.places_ = np.arange(0)
         self.flags_ = np.arange(0)
 
     def _widen(self, d: int) -> None:
-        new = d - len(self.fills_)
-        self.fills_ = np.append(self.fills_, np.zeros(new))
-        self.counts_ = np.append(self.counts_, np.full(new, self.rows_seen_))
-        self.rows_before_ = np.append(self.rows_before_, np.zeros(new, dtype=np.int64))
+        known = self.n_features_in_
+        super()._widen(d)
+        self.counts_[known:] = self.rows_seen_
 
     def _step(self, X: Floats, starts: Starts) -> tuple[Floats, Starts]:
         gaps = np.isnan(X)

@@ -27,11 +27,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 
 from onepass import validation
+from onepass.declared import State
 from onepass.errors import ParameterError, public
 from onepass.features.encode import Encode
 from onepass.features.transformer import (
@@ -63,6 +65,7 @@ def checked_targets(y: ArrayLike | None, n: int, *, labels: bool, gaps: bool = F
     return text
 
 
+@dataclass(eq=False, repr=False)
 class Lag(Columnwise):
     """Append the targets of earlier rows as features.
 
@@ -106,23 +109,16 @@ class Lag(Columnwise):
     _matrix = staticmethod(matrix_with_gaps)
     _merge_from = Transformer._merge_from  # noqa: SLF001  not supported
 
-    lags_: list[int]
-    recent_: Array | None
-    encode_: Encode
-    order_: Array
+    lags_ = State[list[int]]()
+    recent_ = State[Array | None]()
+    encode_ = State[Encode]()
+    order_ = State[Array]()
 
-    def __init__(
-        self,
-        target: str = "target",
-        rows: int | Sequence[int] = 1,
-        delay: int = 0,
-        *,
-        difference: bool = False,
-    ) -> None:
-        self.target = target
-        self.rows = rows
-        self.delay = delay
-        self.difference = difference
+    target: str = "target"
+    rows: int | Sequence[int] = 1
+    delay: int = 0
+    _: KW_ONLY
+    difference: bool = False
 
     @property
     def _relative(self) -> bool:  # type: ignore[override]  # by parameter

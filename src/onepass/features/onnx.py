@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -35,6 +36,7 @@ _TYPES = {
 _FATAL = 4  # onnxruntime raises errors and need not log them
 
 
+@dataclass(eq=False, repr=False)
 class ONNXFeatures(FrozenNetwork):
     """Outputs of a network in an ONNX file as features (extra ``onnx``).
 
@@ -111,20 +113,12 @@ class ONNXFeatures(FrozenNetwork):
     _prefix: ClassVar[str] = "onnx"
     _what: ClassVar[str] = "file"
 
-    def __init__(
-        self,
-        model: str | os.PathLike[str] | bytes,
-        *,
-        output: str | None = None,
-        shape: tuple[int, ...] | None = None,
-        batch_size: int = 64,
-        providers: Sequence[str] | None = None,
-    ) -> None:
-        self.model = model
-        self.output = output
-        self.shape = shape
-        self.batch_size = batch_size
-        self.providers = providers
+    model: str | os.PathLike[str] | bytes
+    _: KW_ONLY
+    output: str | None = None
+    shape: tuple[int, ...] | None = None
+    batch_size: int = 64
+    providers: Sequence[str] | None = None
 
     # -- hooks -------------------------------------------------------------------------------------
 

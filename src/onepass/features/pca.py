@@ -24,11 +24,13 @@ are read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from onepass import linalg, validation
+from onepass.declared import State, param
 from onepass.errors import MergeError, NotFittedError, NumericalError, public
 from onepass.features.random_features import check_features
 from onepass.features.transformer import Columnwise, Starts
@@ -48,6 +50,7 @@ from onepass.validation.table import TableLike
 __all__ = ["IncrementalPCA"]
 
 
+@dataclass(eq=False, repr=False)
 class IncrementalPCA(Columnwise):
     """Coordinates along the principal axes of the rows so far.
 
@@ -128,23 +131,15 @@ class IncrementalPCA(Columnwise):
 
     _prefix: ClassVar[str] = "pc"
 
-    axes_: IncrementalPCAState
-    _current_cache: tuple[Any, Any] = (None, None)  # ``axes_`` and their view of all rows
+    axes_ = State[IncrementalPCAState]()
+    _current_cache = cast("tuple[Any, Any]", (None, None))  # ``axes_`` and their view of all rows
 
-    def __init__(
-        self,
-        n_components: float = 10,
-        *,
-        whiten: bool = False,
-        centred: bool = True,
-        block: int | None = None,
-        freeze_after: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.whiten = whiten
-        self.centred = centred
-        self.block = block
-        self.freeze_after = freeze_after
+    n_components: float = 10
+    _: KW_ONLY
+    whiten: bool = False
+    centred: bool = True
+    block: int | None = None
+    freeze_after: int | None = param(None, whole=True, low=1)
 
     # -- learned state --------------------------------------------------------------------------
 
@@ -234,9 +229,8 @@ class IncrementalPCA(Columnwise):
         if self.freeze_after is None:
             self.axes_ = IncrementalPCAState.start(d, k, block, centred=centred)
             return
-        rows = validation.whole(self.freeze_after, "freeze_after", low=1)
         between = None if self.block is None else block
-        self.axes_ = initial_state(d, k, rows, between, centred=centred)
+        self.axes_ = initial_state(d, k, self.freeze_after, between, centred=centred)
 
     def _widen(self, d: int) -> None:
         self.axes_ = self.axes_.grown(d)

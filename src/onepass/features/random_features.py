@@ -36,12 +36,14 @@ Cost: O(d · width) time per row, O(d · width) memory.
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from onepass import linalg, validation
-from onepass.errors import NumericalError, ParameterError, public
+from onepass import linalg
+from onepass.declared import State, check_parameters, param
+from onepass.errors import NumericalError, public
 from onepass.features.transformer import Columnwise, Starts
 from onepass.types import Array, Floats
 
@@ -135,7 +137,8 @@ class _Units(Frozen):
     @public
     def n_features_out_(self) -> int:
         """Number of output columns, constant after the first row."""
-        return validation.whole(self.width, "width", low=1)
+        check_parameters(self)
+        return self.width
 
     @property
     def _sound(self) -> bool:
@@ -162,6 +165,7 @@ class _Units(Frozen):
 _BIAS = 1  # stream of random numbers for offsets; that of weights is 0
 
 
+@dataclass(eq=False, repr=False)
 class RandomReLU(_Units):
     """Random ReLU units: ``width`` fixed random directions, each cut off at zero.
 
@@ -216,37 +220,21 @@ class RandomReLU(_Units):
     _prefix: ClassVar[str] = "relu"
     _draws: ClassVar[tuple[str, ...]] = ("weights_", "bias_", "spread_")
 
-    bias_: Floats
-    spread_: float
+    bias_ = State[Floats](None)
+    spread_ = State[float]()
 
-    def __init__(
-        self,
-        width: int = 1000,
-        *,
-        standardize: str = "none",
-        scale: float = 1.0,
-        bias: float = 0.1,
-        seed: int = 0,
-    ) -> None:
-        self.width = width
-        self.standardize = standardize
-        self.scale = scale
-        self.bias = bias
-        self.seed = seed
+    width: int = param(1000, whole=True, low=1)
+    _: KW_ONLY
+    standardize: str = param("none", choices=("none", "row"))
+    scale: float = param(1.0, above=0.0)
+    bias: float = param(0.1, low=0.0)
+    seed: int = param(0, whole=True, low=0)
 
     def _start(self, d: int) -> None:
         width = self.n_features_out_
-        scale = validation.in_range(self.scale, "scale", above=0.0)
-        bias = validation.in_range(self.bias, "bias", low=0.0)
-        seed = validation.whole(self.seed, "seed", low=0)
-        if self.standardize not in {"none", "row"}:
-            raise ParameterError(
-                f"`standardize` must be 'none' or 'row', got {self.standardize!r}. Pass "
-                "one of these."
-            )
-        self.spread_ = scale / float(np.sqrt(d))
-        offsets = np.random.default_rng((seed, _BIAS)).normal(size=width)
-        self.bias_ = (bias * offsets).astype(np.float32)
+        self.spread_ = self.scale / float(np.sqrt(d))
+        offsets = np.random.default_rng((self.seed, _BIAS)).normal(size=width)
+        self.bias_ = (self.bias * offsets).astype(np.float32)
         self.weights_ = self._columns(0, d)
 
     def _widen(self, d: int) -> None:
@@ -276,6 +264,7 @@ class RandomReLU(_Units):
         return super()._sound and (not begun or type(getattr(self, "spread_", None)) is float)
 
 
+@dataclass(eq=False, repr=False)
 class RandomFourier(_Units):
     """Random Fourier features of the kernel exp(−γ ‖x − x′‖²), as scikit-learn's RBFSampler.
 
@@ -317,12 +306,12 @@ class RandomFourier(_Units):
     _prefix: ClassVar[str] = "fourier"
     _draws: ClassVar[tuple[str, ...]] = ("weights_", "offset_")
 
-    offset_: Floats
+    offset_ = State[Floats](None)
 
-    def __init__(self, width: int = 1000, *, gamma: float = 1.0, seed: int = 0) -> None:
-        self.width = width
-        self.gamma = gamma
-        self.seed = seed
+    width: int = param(1000, whole=True, low=1)
+    _: KW_ONLY
+    gamma: float = param(1.0, above=0.0)
+    seed: int = param(0, whole=True, low=0, high=2**32 - 1)
 
     def _start(self, d: int) -> None:
         self.weights_, self.offset_ = self._sample(d)
@@ -332,15 +321,11 @@ class RandomFourier(_Units):
         self.weights_ = np.concatenate((self.weights_, self._sample(d)[0][known:]))
 
     def _sample(self, d: int) -> tuple[Floats, Floats]:
-        gamma = validation.in_range(self.gamma, "gamma", above=0.0)
-        seed = validation.whole(self.seed, "seed", low=0)
-        if seed >= 2**32:
-            raise ParameterError(
-                f"`seed` must be less than 2**32, got {seed}. Pass a smaller seed."
-            )
         from sklearn.kernel_approximation import RBFSampler  # noqa: PLC0415  the import is slow
 
-        sampler = RBFSampler(gamma=gamma, n_components=self.n_features_out_, random_state=seed)
+        sampler = RBFSampler(
+            gamma=self.gamma, n_components=self.n_features_out_, random_state=self.seed
+        )
         sampler.fit(np.zeros((1, d)))
         return sampler.random_weights_, sampler.random_offset_
 

@@ -27,11 +27,13 @@ Cost: O(d) time per row, O(d) memory.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import native, validation
+from onepass import native
+from onepass.declared import FEATURE, State, param, start_states
 from onepass.errors import MergeError, NumericalError
 from onepass.features.random_features import check_features
 from onepass.features.transformer import Columnwise, Starts, column_parts
@@ -42,6 +44,7 @@ __all__ = ["Scale"]
 _MOMENTS = ("counts_", "origin_", "offset_", "squares_")
 
 
+@dataclass(eq=False, repr=False)
 class Scale(Columnwise):
     """Standardisation by the running mean and standard deviation of each column.
 
@@ -96,19 +99,14 @@ class Scale(Columnwise):
 
     rescales: ClassVar[bool] = True
 
-    counts_: Array
-    origin_: Array
-    offset_: Array
-    squares_: Array
-    freeze_after_: float = math.inf  # inf: never, also in files without it
+    counts_ = State[Array](FEATURE)
+    origin_ = State[Array](FEATURE)
+    offset_ = State[Array](FEATURE)
+    squares_ = State[Array](FEATURE)
+    freeze_after_ = State[float]()
 
-    def __init__(
-        self,
-        with_mean: bool = True,  # noqa: FBT001, FBT002  as StandardScaler
-        freeze_after: int | None = None,
-    ) -> None:
-        self.with_mean = with_mean
-        self.freeze_after = freeze_after
+    with_mean: bool = True
+    freeze_after: int | None = param(None, whole=True, low=1)
 
     @property
     def mean_(self) -> Floats:
@@ -127,19 +125,13 @@ class Scale(Columnwise):
         return "refused" if self.freeze_after is None else "exact"
 
     def _start(self, d: int) -> None:
-        if self.freeze_after is not None:
-            self.freeze_after_ = validation.whole(self.freeze_after, "freeze_after", low=1)
-        self.counts_ = np.zeros(d)
-        self.origin_ = np.zeros(d)
-        self.offset_ = np.zeros(d)
-        self.squares_ = np.zeros(d)
+        self.freeze_after_ = math.inf if self.freeze_after is None else float(self.freeze_after)
+        start_states(self, d=d)
 
     def _widen(self, d: int) -> None:
-        new = np.zeros(d - len(self.origin_))  # a column of zeros: mean 0, squares 0
-        self.counts_ = np.append(self.counts_, new + min(self.rows_seen_, self.freeze_after_))
-        self.origin_ = np.append(self.origin_, new)
-        self.offset_ = np.append(self.offset_, new)
-        self.squares_ = np.append(self.squares_, new)
+        known = self.n_features_in_
+        super()._widen(d)
+        self.counts_[known:] = min(self.rows_seen_, self.freeze_after_)  # mean 0, squares 0
 
     def _step(self, X: Floats, starts: Starts) -> tuple[Floats, Starts]:
         n, until = len(X), int(max(0.0, min(len(X), self.freeze_after_ - self.rows_seen_)))

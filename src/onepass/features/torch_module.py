@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Hashable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -31,6 +32,7 @@ __all__ = ["TorchFeatures"]
 _DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
+@dataclass(eq=False, repr=False)
 class TorchFeatures(FrozenNetwork):
     """Outputs of a pretrained, frozen PyTorch module as features (extra ``torch``).
 
@@ -111,22 +113,13 @@ class TorchFeatures(FrozenNetwork):
 
     _prefix: ClassVar[str] = "torch"
 
-    def __init__(
-        self,
-        module: torch.nn.Module,
-        *,
-        layer: str | None = None,
-        shape: tuple[int, ...] | None = None,
-        batch_size: int = 64,
-        device: str | None = None,
-        dtype: str | None = None,
-    ) -> None:
-        self.module = module
-        self.layer = layer
-        self.shape = shape
-        self.batch_size = batch_size
-        self.device = device
-        self.dtype = dtype
+    module: torch.nn.Module
+    _: KW_ONLY
+    layer: str | None = None
+    shape: tuple[int, ...] | None = None
+    batch_size: int = 64
+    device: str | None = None
+    dtype: str | None = None
 
     # -- hooks -------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ import numpy as np
 from sklearn.base import clone
 
 from onepass import native, validation
+from onepass.declared import FEATURE, Places, check_parameters, place_states, sound_states
 from onepass.errors import (
     ColumnError,
     MergeError,
@@ -520,9 +521,14 @@ class Columnwise(Transformer):
     def _start(self, d: int) -> None:
         """Initialize the learned state; reject hyperparameters out of range."""
 
-    @abstractmethod
     def _widen(self, d: int) -> None:
         """Append input columns up to d, zero in every row so far, unless ``starts`` follow."""
+        place_states(self, {FEATURE: Places(np.arange(self.n_features_in_), d)})
+
+    @property
+    def _sound(self) -> bool:
+        """Whether the state of a loaded file has the size of the input."""
+        return not hasattr(self, "n_features_in_") or sound_states(self, d=self.n_features_in_)
 
     @abstractmethod
     def _step(self, X: Floats, starts: Starts) -> tuple[Floats, Starts]:
@@ -583,6 +589,7 @@ class Columnwise(Transformer):
         n, d = checked_rows.shape
         now = getattr(self, "n_features_in_", None)
         if now is None:
+            check_parameters(self)
             self._start(d)
             self.rows_seen_ = 0
         elif d > now:

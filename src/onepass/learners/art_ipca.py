@@ -33,15 +33,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 
 from onepass import linalg, validation
+from onepass.declared import State, param
 from onepass.errors import LabelError, NotFittedError, NumericalError, ParameterError, public
 from onepass.learners.discriminant_axes import DiscriminantAxes
-from onepass.learners.estimator import Classifier, Clusterer, Layout
+from onepass.learners.estimator import Classifier, Clusterer, Layout, Learner
 from onepass.learners.prototype_tree import Axes, LevelRules, PrototypeTree, TreeMatches
 from onepass.learners.prototypes import (
     PCA_MODES,
@@ -64,26 +66,28 @@ _LARGEST = 1e150  # squares of larger numbers overflow
 _MAX_WEIGHT = 1e150  # sum of weights; larger sums, multiplied by squares, overflow
 
 
-class BaseARTIPCA:
+@dataclass(eq=False, repr=False)
+class BaseARTIPCA(Learner):
     """Base class of ART-IPCA estimators; precedes ``Classifier`` or ``Clusterer`` in the bases."""
 
-    n_components: Any
-    vigilance: Any
-    similarity: Similarity
-    step: Any
-    pca: str
-    block: int | None
-    max_prototypes: Any
-    levels: int
-    projection: str = "pca"
-    shrinkage: float | str = 0.0
-    n_features_in_: int
-    axes_: Axes | None
-    prototype_store_: Prototypes
-    compact_: bool
-    pca_mode_: str
-    levels_: int = 1
-    children_: tuple[PrototypeTree, ...] = ()
+    n_components: float | Sequence[float] = 0.95
+    vigilance: float | Sequence[float] = 0.5
+    _: KW_ONLY
+    similarity: Similarity = "cosine"
+    step: float | str = "mean"
+    pca: str = param("incremental", choices=PCA_MODES)
+    block: int | None = None
+    max_prototypes: int | Sequence[int | None] | None = 10_000
+    levels: int = param(1, whole=True, low=1, high=_MAX_LEVELS)
+
+    projection = "pca"
+    shrinkage = cast("float | str", 0.0)
+    axes_ = State[Axes | None]()
+    prototype_store_ = State[Prototypes]()
+    compact_ = State[bool]()
+    pca_mode_ = State[str]()
+    levels_ = 1
+    children_ = cast("tuple[PrototypeTree, ...]", ())
 
     _merge_parameters: ClassVar[tuple[str, ...]] = (
         "similarity", "step", "pca", "levels", "projection",
@@ -286,21 +290,7 @@ class BaseARTIPCA:
     def _level_rules(self, c: int | None = None) -> list[LevelRules]:
         """The rules of each level, from validated parameters, for c classes."""
         who, given = type(self).__name__, []
-        if self.pca not in PCA_MODES:
-            raise ParameterError(
-                f"`pca` must be one of {', '.join(PCA_MODES)}, got {self.pca!r}. Choose "
-                "one of these."
-            )
-        if self.projection not in _PROJECTIONS:
-            raise ParameterError(
-                f"`projection` must be one of {', '.join(_PROJECTIONS)}, got {self.projection!r}",
-                remedy="Choose one of these.",
-            )
-        if self.projection == "lda" and self.shrinkage != "oas":
-            validation.in_range(self.shrinkage, "shrinkage", low=0.0, high=1.0)
-        n = validation.whole(self.levels, "levels", low=1)
-        validation.in_range(n, "levels", high=_MAX_LEVELS)
-        n = self.levels_ if hasattr(self, "pca_mode_") else n
+        n = self.levels_ if hasattr(self, "pca_mode_") else self.levels
         mode, projection = getattr(self, "pca_mode_", self.pca), self.projection
         if self.children_:  # as in the nodes that exist
             leaf = next(iter(self._tree.leaves()))[1]
@@ -338,9 +328,10 @@ class BaseARTIPCA:
         deep = depths == {self.levels_} or not len(self.prototype_store_)
         d, c = self.n_features_in_, self._n_classes
         tree = self._tree.is_sound(d, c, compact=self.compact_)
-        return deep and tree and getattr(super(), "_sound", True)
+        return deep and tree and super()._sound
 
 
+@dataclass(eq=False, repr=False)
 class ARTIPCAClassifier(BaseARTIPCA, Classifier):
     """Prototype classifier with incremental principal component analysis.
 
@@ -371,6 +362,9 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
         would become a prototype updates the most similar prototype of its class. If its class has
         none, the two most similar prototypes of the largest class are merged. Each class has at
         least one prototype, even beyond the limit.
+    levels : int, default=1
+        Number of levels, in [1, 16]. With more than one, each level but the last divides the rows
+        into clusters, regardless of their labels; each cluster has its own axes and prototypes.
     classes : array-like, optional
         Labels known in advance. New labels may still occur.
     projection : {"pca", "lda"}, default="pca"
@@ -380,9 +374,6 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
         With ``projection="lda"``, the share in [0, 1] by which the scatter within classes is shrunk
         towards a multiple of the identity, or "oas" for oracle approximating shrinkage. With 0 the
         axes are those of scikit-learn's ``LinearDiscriminantAnalysis(solver="eigen")``.
-    levels : int, default=1
-        Number of levels, in [1, 16]. With more than one, each level but the last divides the rows
-        into clusters, regardless of their labels; each cluster has its own axes and prototypes.
 
     Attributes
     ----------
@@ -425,32 +416,10 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
 
     _scores_blocks = False
 
-    def __init__(
-        self,
-        n_components: float | Sequence[float] = 0.95,
-        vigilance: float | Sequence[float] = 0.5,
-        *,
-        similarity: Similarity = "cosine",
-        step: float | str = "mean",
-        pca: str = "incremental",
-        block: int | None = None,
-        max_prototypes: int | Sequence[int | None] | None = 10_000,
-        classes: Collection[object] | None = None,
-        projection: str = "pca",
-        shrinkage: float | str = "oas",
-        levels: int = 1,
-    ) -> None:
-        self.n_components = n_components
-        self.vigilance = vigilance
-        self.similarity = similarity
-        self.step = step
-        self.pca = pca
-        self.block = block
-        self.max_prototypes = max_prototypes
-        self.classes = classes
-        self.projection = projection
-        self.shrinkage = shrinkage
-        self.levels = levels
+    _: KW_ONLY
+    classes: Collection[object] | None = None
+    projection: str = param("pca", choices=_PROJECTIONS)
+    shrinkage: float | str = param("oas", choices=("oas",), low=0.0, high=1.0)
 
     @property
     def prototype_labels_(self) -> Array:
@@ -529,6 +498,7 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
         self._tree = self._tree.placed(d, len(d), np.setdiff1d(np.arange(c), at), c)
 
 
+@dataclass(eq=False, repr=False)
 class ARTIPCACluster(BaseARTIPCA, Clusterer):
     """Prototype clustering with incremental principal component analysis.
 
@@ -588,28 +558,7 @@ class ARTIPCACluster(BaseARTIPCA, Clusterer):
     3
     """
 
-    paths_: Array = np.zeros((0, 0), dtype=np.intp)
-
-    def __init__(
-        self,
-        n_components: float | Sequence[float] = 0.95,
-        vigilance: float | Sequence[float] = 0.5,
-        *,
-        similarity: Similarity = "cosine",
-        step: float | str = "mean",
-        pca: str = "incremental",
-        block: int | None = None,
-        max_prototypes: int | Sequence[int | None] | None = 10_000,
-        levels: int = 1,
-    ) -> None:
-        self.n_components = n_components
-        self.vigilance = vigilance
-        self.similarity = similarity
-        self.step = step
-        self.pca = pca
-        self.block = block
-        self.max_prototypes = max_prototypes
-        self.levels = levels
+    paths_ = cast("Array", np.zeros((0, 0), dtype=np.intp))
 
     @public
     def similarities(self, X: TableLike) -> Floats:

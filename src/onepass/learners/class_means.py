@@ -34,14 +34,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 
 from onepass import linalg
-from onepass.errors import NotFittedError, NumericalError, ParameterError
+from onepass.declared import check_parameters, param
+from onepass.errors import NotFittedError, NumericalError
 from onepass.learners.estimator import Classifier, Layout
 from onepass.types import Array, ArrayLike, Floats, TimeLike
 from onepass.validation.table import TableLike
@@ -235,7 +236,7 @@ _BLOCK = 1024  # rows that are converted to float64 at once
 class ClassLearner(Classifier):
     """Base class of classifiers that store class moments.
 
-    Subclasses implement ``_class_scores`` and ``_check_parameters``.
+    Subclasses implement ``_class_scores``.
     """
 
     _covariance_type: ClassVar[CovarianceType]
@@ -247,9 +248,10 @@ class ClassLearner(Classifier):
     def _class_scores(self, moments: Moments, X: Floats) -> Floats:
         """Scores of the rows by the given moments, (n, c)."""
 
-    @abstractmethod
     def _check_parameters(self, c: int) -> None:
         """Raise an error if a parameter is out of range, with c known classes."""
+        del c
+        check_parameters(self)
 
     @property
     def means_(self) -> Floats:
@@ -389,9 +391,7 @@ class ClassLearner(Classifier):
             self._set_moments(self.moments_.merged(theirs))
 
 
-_METRICS = ("euclidean", "cosine")
-
-
+@dataclass(eq=False, repr=False)
 class NearestClassMean(ClassLearner):
     """Nearest class mean classifier.
 
@@ -440,19 +440,9 @@ class NearestClassMean(ClassLearner):
 
     _covariance_type: ClassVar[CovarianceType] = "none"
 
-    def __init__(
-        self, metric: str = "euclidean", *, classes: Collection[object] | None = None
-    ) -> None:
-        self.metric = metric
-        self.classes = classes
-
-    def _check_parameters(self, c: int) -> None:
-        del c
-        if self.metric not in _METRICS:
-            raise ParameterError(
-                f"`metric` must be one of {', '.join(_METRICS)}, got {self.metric!r}",
-                remedy="Choose one of these.",
-            )
+    metric: str = param("euclidean", choices=("euclidean", "cosine"))
+    _: KW_ONLY
+    classes: Collection[object] | None = None
 
     def _class_scores(self, moments: Moments, X: Floats) -> Floats:
         if self.metric == "cosine":

@@ -106,7 +106,8 @@ class Compiled:
         return AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: object) -> None:
-        if self._compiled is not None and not hasattr(type(self), name):
+        parameters = getattr(self, "__dataclass_fields__", ())  # whose defaults the class has
+        if self._compiled is not None and (name in parameters or not hasattr(type(self), name)):
             self._decompile()  # a parameter or the format of rows applies from the next row
         super().__setattr__(name, value)
 

@@ -37,12 +37,14 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
 
 from onepass import validation
+from onepass.declared import State, check_parameters, param
 from onepass.errors import (
     NotFittedError,
     OnepassError,
@@ -66,6 +68,7 @@ _NO_SCORE = float(np.finfo(np.float64).max)  # the least of no scores; files hol
 _UNLIKELY = 1e-3  # probability of consecutive scores outside, after which q is raised to them
 
 
+@dataclass(eq=False, repr=False)
 class Conformal(Composite):
     """Prediction intervals or label sets that contain the share 1 − α of the targets.
 
@@ -109,25 +112,21 @@ class Conformal(Composite):
     array([[-2.,  2.]])
     """
 
-    model: Any
-    model_: Any
-    quantiles_: Floats
-    covered_: Floats
-    counts_: Array
-    sums_: Floats
-    runs_: Floats
-    first_: Floats
-    ahead_: Any
-    rows_seen_: int
+    model_ = State[Any]()
+    quantiles_ = State[Floats]()
+    covered_ = State[Floats]()
+    counts_ = State[Array]()
+    sums_ = State[Floats]()
+    runs_ = State[Floats]()
+    first_ = State[Floats]()
+    ahead_ = State[Any]()
+    rows_seen_ = State[int]()
 
-    @public
-    def __init__(
-        self, model: Any, alpha: float = 0.1, *, step_size: float = 0.1, horizon: int = 1
-    ) -> None:
-        self.model = model
-        self.alpha = alpha
-        self.step_size = step_size
-        self.horizon = horizon
+    model: Any
+    alpha: float = param(0.1, above=0.0, high=1.0)
+    _: KW_ONLY
+    step_size: float = param(0.1, above=0.0, high=1.0)
+    horizon: int = param(1, whole=True, low=1)
 
     # -- learning ----------------------------------------------------------------------------------
 
@@ -259,8 +258,7 @@ class Conformal(Composite):
 
     def _model(self) -> Any:
         """The model; on first use a clone of the parameter."""
-        validation.in_range(self.alpha, "alpha", above=0.0, high=1.0)
-        validation.in_range(self.step_size, "step_size", above=0.0, high=1.0)
+        check_parameters(self)
         if "model_" in self.__dict__:
             return self.model_
         known = is_regressor(self.model) or hasattr(self.model, "predict_proba")
@@ -269,7 +267,7 @@ class Conformal(Composite):
                 "`model` must be a regressor or a classifier of onepass, got "
                 f"{self.model!r}. Pass an object such as op.RLSRegressor()."
             )
-        if validation.whole(self.horizon, "horizon", low=1) > 1 and not is_regressor(self.model):
+        if self.horizon > 1 and not is_regressor(self.model):
             raise ParameterError(
                 f"`horizon` must be 1 for a classifier, got {self.horizon}. Leave it out."
             )

@@ -36,11 +36,13 @@ then predicting a row takes O(cd) time, or O(cd²) for the quadratic one. Memory
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from onepass import linalg, validation
+from onepass.declared import param
 from onepass.errors import LabelError, ParameterError, public
 from onepass.learners.class_means import UNSEEN, ClassLearner, CovarianceType, Moments
 from onepass.types import ArrayLike, Floats
@@ -228,6 +230,7 @@ class Posterior(ClassLearner):
         return probabilities
 
     def _check_parameters(self, c: int) -> None:
+        super()._check_parameters(c)
         if self.priors is None or (isinstance(self.priors, str) and self.priors == "uniform"):
             return
         named = validation.class_names(self.classes)
@@ -267,9 +270,7 @@ def _positive(priors: ArrayLike, c: int) -> bool:
     return bool(((given > 0.0) & np.isfinite(given)).all())
 
 
-_TARGETS = ("identity", "variance")
-
-
+@dataclass(eq=False, repr=False)
 class StreamingLDA(Posterior):
     """Linear discriminant analysis in one pass, with class means and one shared covariance.
 
@@ -335,18 +336,11 @@ class StreamingLDA(Posterior):
 
     _covariance_type: ClassVar[CovarianceType] = "pooled"
 
-    def __init__(
-        self,
-        shrinkage: float | str = 1e-4,
-        *,
-        target: str | None = None,
-        priors: ArrayLike | None = None,
-        classes: Collection[object] | None = None,
-    ) -> None:
-        self.shrinkage = shrinkage
-        self.target = target
-        self.priors = priors
-        self.classes = classes
+    shrinkage: float | str = param(1e-4, choices=("oas",), low=0.0, high=1.0)
+    _: KW_ONLY
+    target: str | None = param(None, choices=("identity", "variance"))
+    priors: ArrayLike | None = None
+    classes: Collection[object] | None = None
 
     @property
     def covariance_(self) -> Floats:
@@ -361,19 +355,9 @@ class StreamingLDA(Posterior):
 
     def _check_parameters(self, c: int) -> None:
         super()._check_parameters(c)
-        by_rows = isinstance(self.shrinkage, str)
-        if by_rows and self.shrinkage != "oas":
+        if self.shrinkage == "oas" and self.target == "identity":
             raise ParameterError(
-                f"`shrinkage` must be a number in [0, 1] or 'oas', got {self.shrinkage!r}",
-                remedy="Choose one of these.",
-            )
-        if not by_rows:
-            validation.in_range(self.shrinkage, "shrinkage", low=0.0, high=1.0)
-        if self.target not in (None, *_TARGETS) or (by_rows and self.target == "identity"):
-            raise ParameterError(
-                f"`target` must be one of {', '.join(_TARGETS)}, and 'variance' with "
-                f"shrinkage='oas', got {self.target!r}. Leave out `target`, or choose "
-                "one of these."
+                "`target` must be 'variance' with shrinkage='oas', got 'identity'. Leave it out."
             )
 
     def _shrinkage_target(self, S: Floats, n: float) -> tuple[float, float]:
@@ -396,6 +380,7 @@ class StreamingLDA(Posterior):
         return scores
 
 
+@dataclass(eq=False, repr=False)
 class StreamingQDA(Posterior):
     """Quadratic discriminant analysis in one pass, with a mean and a covariance for each class.
 
@@ -452,16 +437,10 @@ class StreamingQDA(Posterior):
 
     _covariance_type: ClassVar[CovarianceType] = "each"
 
-    def __init__(
-        self,
-        reg_param: float = 0.01,
-        *,
-        priors: ArrayLike | None = None,
-        classes: Collection[object] | None = None,
-    ) -> None:
-        self.reg_param = reg_param
-        self.priors = priors
-        self.classes = classes
+    reg_param: float = param(0.01, low=0.0, high=1.0)
+    _: KW_ONLY
+    priors: ArrayLike | None = None
+    classes: Collection[object] | None = None
 
     @property
     def covariance_(self) -> Floats:
@@ -469,10 +448,6 @@ class StreamingQDA(Posterior):
         moments = self._learned()
         pairs = zip(moments.sums, moments.means.mass.tolist(), strict=True)
         return np.array([_covariance(sums, n) for sums, n in pairs])
-
-    def _check_parameters(self, c: int) -> None:
-        super()._check_parameters(c)
-        validation.in_range(self.reg_param, "reg_param", low=0.0, high=1.0)
 
     def _class_scores(self, moments: Moments, X: Floats) -> Floats:
         means = moments.means

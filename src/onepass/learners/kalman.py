@@ -35,6 +35,7 @@ the process noise is estimated. O(p²) memory.
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, overload
 
@@ -42,9 +43,15 @@ import numpy as np
 from sklearn.base import clone
 
 from onepass import linalg, native, validation
+from onepass.declared import State
 from onepass.errors import NumericalError, ParameterError, public
 from onepass.learners.estimator import Regressor
-from onepass.learners.linear import check_fitted, coefficients, initial_weights, intercepts
+from onepass.learners.linear import (
+    coefficients,
+    initial_weights,
+    intercepts,
+    outputs_of,
+)
 from onepass.memory.mixture import Mixture
 from onepass.memory.vector import SKIPPED
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
@@ -151,6 +158,7 @@ def _factored(rows: Floats) -> Floats:
     return factor
 
 
+@dataclass(eq=False, repr=False)
 class KalmanRegressor(Regressor):
     """Linear regression whose weights move over time: a Kalman filter.
 
@@ -222,37 +230,26 @@ class KalmanRegressor(Regressor):
 
     _square = True
 
-    parameters_: Floats
+    parameters_ = State[Floats]()
     """Weights (K, c, p) of the experts."""
-    factors_: Floats
+    factors_ = State[Floats]()
     """Factors (K, 1, p, p) of the experts, (K, c, p, p) once outputs were missing."""
-    mixtures_: tuple[Mixture, ...]
+    mixtures_ = State[tuple[Mixture, ...]]()
     """The weights of the experts, for each of the factors; empty for one expert."""
-    squares_: Floats
+    squares_ = State[Floats]()
     """Sums of the squared normalised innovations, (K, c)."""
-    counts_: Floats
+    counts_ = State[Floats]()
     """Numbers of innovations, (c,)."""
 
-    def __init__(
-        self,
-        process_noise: ArrayLike | str = "auto",
-        noise: float | str = "auto",
-        prior_variance: ArrayLike = 1e6,
-        *,
-        transition: ArrayLike | None = None,
-        forgetting: float = 1.0,
-        fit_intercept: bool = True,
-        missing: str = "error",
-        initial_coef: ArrayLike | None = None,
-    ) -> None:
-        self.process_noise = process_noise
-        self.noise = noise
-        self.prior_variance = prior_variance
-        self.transition = transition
-        self.forgetting = forgetting
-        self.fit_intercept = fit_intercept
-        self.missing = missing
-        self.initial_coef: Any = initial_coef
+    process_noise: ArrayLike | str = "auto"
+    noise: float | str = "auto"
+    prior_variance: ArrayLike = 1e6
+    _: KW_ONLY
+    transition: ArrayLike | None = None
+    forgetting: float = 1.0
+    fit_intercept: bool = True
+    missing: str = "error"
+    initial_coef: ArrayLike | None = None
 
     # -- parameters ----------------------------------------------------------------------------
 
@@ -434,7 +431,6 @@ class KalmanRegressor(Regressor):
     @property
     def coef_(self) -> Floats:
         """Coefficients: (d,), or (c, d) for several outputs."""
-        check_fitted(self, "coef_")
         return coefficients(self)
 
     @property
@@ -446,7 +442,6 @@ class KalmanRegressor(Regressor):
     @property
     def noise_(self) -> Any:
         """Estimate (5) of the noise variance; of the expert that leads."""
-        check_fitted(self, "noise_")
         with np.errstate(invalid="ignore", divide="ignore"):
             each = self.squares_ / self.counts_ * self._dynamics(self.parameters_.shape[2]).noise
         return self._of_leading(each)
@@ -454,7 +449,6 @@ class KalmanRegressor(Regressor):
     @property
     def process_noise_(self) -> Any:
         """The process noise that leads, in the units of ``process_noise``."""
-        check_fitted(self, "process_noise_")
         if not self.mixtures_:
             raise AttributeError("process_noise_ exists only with process_noise='auto'")
         q = self._dynamics(self.parameters_.shape[2]).q[:, :1]
@@ -475,7 +469,6 @@ class KalmanRegressor(Regressor):
     @property
     def covariance_(self) -> Floats:
         """Covariance of the coefficients: (d, d), or (c, d, d) for several outputs."""
-        check_fitted(self, "covariance_")
         shares, scale, means = self._shares, self._scale(), self._means
         c, p = means.shape
         total = np.zeros((c, p, p))
@@ -571,9 +564,9 @@ class KalmanRegressor(Regressor):
         if self._started:
             return self
         prior: KalmanRegressor = clone(self)
-        several = np.ndim(self.initial_coef) == 2
+        c = outputs_of(self.initial_coef)
         prior.n_features_in_, prior.rows_seen_ = len(row), 0
-        prior.target_ndim_, prior.n_outputs_ = 1 + several, len(self.initial_coef) if several else 1
+        prior.target_ndim_, prior.n_outputs_ = (1, 1) if c is None else (2, c)
         prior._start(len(row), prior.n_outputs_)
         return prior
 

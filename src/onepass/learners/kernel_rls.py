@@ -54,19 +54,18 @@ and without forgetting; the equations are the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, overload
 
 import numpy as np
 from scipy.linalg import lapack
 from scipy.spatial.distance import cdist
 
-from onepass import linalg, native, validation
+from onepass import linalg, native
+from onepass.declared import Held, State, param
 from onepass.errors import MergeError, NumericalError, ParameterError, public
 from onepass.learners.compiled import Compiled, row_format
 from onepass.learners.estimator import Classifier, Layout, Regressor
-from onepass.learners.linear import check_fitted
-from onepass.serialization.state import StateAttribute
 from onepass.types import Array, Floats
 from onepass.validation.table import TableLike
 
@@ -348,6 +347,7 @@ _COMPILED = {"rbf": 0, "laplacian": 1, "linear": 2, "polynomial": 3, "poly": 3} 
 _MAX_COMPILED = 1000  # rows of a dictionary; for more, BLAS with threads is faster
 
 
+@dataclass(eq=False, repr=False)
 class KernelRLS(Compiled):
     """Base class of the kernel RLS estimators."""
 
@@ -357,37 +357,36 @@ class KernelRLS(Compiled):
         "forgetting",
     )
 
-    kernel: Kernel
-    gamma: float | None
-    degree: float
-    coef0: float
-    noise: float
-    budget: int | None
-    forgetting: float
-    tolerance: float
-    gamma_: float
-    kernel_: tuple[str, float, float]
+    kernel: Kernel = "rbf"
+    _: KW_ONLY
+    gamma: float | None = param(None, above=0.0)
+    noise: float = param(0.1, low=0.0)
+    budget: int | None = param(500, whole=True, low=1, optional=True)
+    forgetting: float = param(1.0, above=0.0, high=1.0)
+    tolerance: float = param(1e-3, low=0.0, high=1.0)
+    degree: float = param(3.0, above=0.0)
+    coef0: float = param(1.0, low=0.0)
+
+    gamma_ = State[float]()
+    kernel_ = State[tuple[str, float, float]]()
     """Name, degree and constant of the kernel; the name of a function is empty."""
-    posterior_: Any = StateAttribute()
-    inconsistent_rows_: int
+    posterior_ = Held[Any]()
+    inconsistent_rows_ = State[int]()
 
     @property
     def dictionary_(self) -> Floats:
         """Rows of the dictionary, (m, d)."""
-        check_fitted(self, "dictionary_")
         points: Floats = self.posterior_.points.copy()
         return points
 
     @property
     def rank_(self) -> int:
         """Number m of rows in the dictionary: the rank of the kernel matrix, to the tolerance."""
-        check_fitted(self, "rank_")
         return len(self.posterior_.points)
 
     @property
     def dual_coef_(self) -> Floats:
         """Coefficients of the kernel functions of the dictionary, (m,) or (m, c)."""
-        check_fitted(self, "dual_coef_")
         weights: Floats = self.posterior_.weights
         return weights[:, 0] if getattr(self, "target_ndim_", 2) == 1 else weights
 
@@ -398,7 +397,6 @@ class KernelRLS(Compiled):
         About 1 if the units of the targets suit the prior; otherwise deviations times ``scale_``
         suit the targets (the maximum-likelihood scale of the kernel and the noise).
         """
-        check_fitted(self, "scale_")
         posterior = self.posterior_
         return np.asarray(np.sqrt(posterior.squares / max(posterior.mass, 1.0)))
 
@@ -406,28 +404,20 @@ class KernelRLS(Compiled):
         self._limits()
         name = "" if callable(self.kernel) else self.kernel
         self.kernel_ = (name, float(self.degree), float(self.coef0))
-        self.gamma_ = 1.0 / d
-        if self.gamma is not None:
-            self.gamma_ = validation.in_range(self.gamma, "gamma", above=0.0)
+        self.gamma_ = 1.0 / d if self.gamma is None else float(self.gamma)
         self.posterior_ = KernelPosterior.start(d, c)
         self.inconsistent_rows_ = 0
 
     def _limits(self) -> tuple[float, float, float, float]:
-        """Validate parameters; return noise, forgetting, tolerance and budget."""
+        """Noise, forgetting, tolerance and budget."""
         if not (callable(self.kernel) or self.kernel in _KERNELS):
             raise ParameterError(
                 f"`kernel` must be one of {', '.join(_KERNELS)}, or a function of two "
                 f"arrays of rows, got {self.kernel!r}",
                 remedy="Choose one of these.",
             )
-        validation.in_range(self.degree, "degree", above=0.0)
-        validation.in_range(self.coef0, "coef0", low=0.0)
-        return (
-            validation.in_range(self.noise, "noise", low=0.0),
-            validation.in_range(self.forgetting, "forgetting", above=0.0, high=1.0),
-            max(validation.in_range(self.tolerance, "tolerance", low=0.0, high=1.0), _FLOOR),
-            np.inf if self.budget is None else validation.whole(self.budget, "budget", low=1),
-        )
+        budget = np.inf if self.budget is None else self.budget
+        return float(self.noise), float(self.forgetting), max(self.tolerance, _FLOOR), budget
 
     def _kernel(self, X: Floats, Y: Floats) -> Floats:
         """Kernel (n, m) between rows."""
@@ -782,6 +772,7 @@ def _replacing(
     return joining
 
 
+@dataclass(eq=False, repr=False)
 class KernelRLSRegressor(KernelRLS, Regressor):
     """Kernel recursive least squares: a Gaussian process seen once.
 
@@ -845,27 +836,6 @@ class KernelRLSRegressor(KernelRLS, Regressor):
     (0.84, array([0.1, 1. ]))
     """
 
-    def __init__(
-        self,
-        kernel: Kernel = "rbf",
-        *,
-        gamma: float | None = None,
-        noise: float = 0.1,
-        budget: int | None = 500,
-        forgetting: float = 1.0,
-        tolerance: float = 1e-3,
-        degree: float = 3.0,
-        coef0: float = 1.0,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.noise = noise
-        self.budget = budget
-        self.forgetting = forgetting
-        self.tolerance = tolerance
-        self.degree = degree
-        self.coef0 = coef0
-
     @overload
     def predict(self, X: TableLike, *, return_std: Literal[False] = False) -> Floats: ...
     @overload
@@ -905,6 +875,7 @@ class KernelRLSRegressor(KernelRLS, Regressor):
         return 0.0
 
 
+@dataclass(eq=False, repr=False)
 class KernelRLSClassifier(KernelRLS, Classifier):
     """Classification by kernel recursive least squares on class indicators.
 
@@ -952,25 +923,5 @@ class KernelRLSClassifier(KernelRLS, Classifier):
     0.979
     """
 
-    def __init__(
-        self,
-        kernel: Kernel = "rbf",
-        *,
-        gamma: float | None = None,
-        noise: float = 0.1,
-        budget: int | None = 500,
-        forgetting: float = 1.0,
-        tolerance: float = 1e-3,
-        degree: float = 3.0,
-        coef0: float = 1.0,
-        classes: Collection[object] | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.noise = noise
-        self.budget = budget
-        self.forgetting = forgetting
-        self.tolerance = tolerance
-        self.degree = degree
-        self.coef0 = coef0
-        self.classes = classes
+    _: KW_ONLY
+    classes: Collection[object] | None = None

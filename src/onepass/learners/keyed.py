@@ -16,12 +16,14 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
 
 from onepass import native, validation
+from onepass.declared import State
 from onepass.errors import (
     ColumnError,
     MergeError,
@@ -87,6 +89,7 @@ class _Assignment(NamedTuple):
     """The models that are removed within the block."""
 
 
+@dataclass(eq=False, repr=False)
 class Keyed(Composite):
     """One model per key: thousands to millions of small models, such as one per device.
 
@@ -138,32 +141,24 @@ class Keyed(Composite):
     (2, array([2.]))
     """
 
-    states_: KeyedStates
-    model_: Any
-    pooled_: Any
-    n_features_in_: int
-    feature_names_in_: Array
-    rows_seen_: int
-    classes_: Array
-    n_outputs_: int
-    target_ndim_: int
+    states_ = State[KeyedStates]()
+    model_ = State[Any]()
+    pooled_ = State[Any]()
+    n_features_in_ = State[int]()
+    feature_names_in_ = State[Array]()
+    rows_seen_ = State[int]()
+    classes_ = State[Array]()
+    n_outputs_ = State[int]()
+    target_ndim_ = State[int]()
 
-    _packed: PackedRows | None = None
+    _packed = cast("PackedRows | None", None)
 
-    def __init__(
-        self,
-        model: Any,
-        by: str | int,
-        *,
-        prior_strength: float | None = None,
-        max_keys: int | None = None,
-        max_age: int | None = None,
-    ) -> None:
-        self.model = model
-        self.by = by
-        self.prior_strength = prior_strength
-        self.max_keys = max_keys
-        self.max_age = max_age
+    model: Any
+    by: str | int
+    _: KW_ONLY
+    prior_strength: float | None = None
+    max_keys: int | None = None
+    max_age: int | None = None
 
     # -- the models by key -------------------------------------------------------------------------
 

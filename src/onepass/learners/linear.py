@@ -22,13 +22,13 @@ import numpy as np
 from sklearn.base import clone
 
 from onepass import linalg, native, validation
-from onepass.errors import NotFittedError, ParameterError
+from onepass.declared import FEATURE, OUTPUT, Held
+from onepass.errors import ParameterError
 from onepass.learners.compiled import Compiled, row_format
 from onepass.learners.estimator import Classifier
 from onepass.learners.step_size import SingleSteps
 from onepass.linalg.update import Step
 from onepass.memory.protocols import MemoryState
-from onepass.serialization.state import StateAttribute
 from onepass.types import Array, ArrayLike, Floats
 
 __all__ = [
@@ -36,7 +36,6 @@ __all__ = [
     "HALVES",
     "Linear",
     "align_outputs",
-    "check_fitted",
     "coefficients",
     "float64_blocks",
     "from_parameters",
@@ -45,6 +44,8 @@ __all__ = [
     "intercepts",
     "named_class_columns",
     "named_coefficients",
+    "outputs_of",
+    "predicted_initially",
     "row_step",
 ]
 
@@ -73,8 +74,8 @@ class Linear(Compiled):
         One value for each output; zeros if no intercept is fitted.
     """
 
-    weights_: Any = StateAttribute()
-    offset_: Any = StateAttribute()
+    weights_ = Held[Floats](FEATURE, OUTPUT)
+    offset_ = Held[Floats](OUTPUT)
     fit_intercept: bool
 
     def _scores(self, X: Floats) -> Floats:
@@ -84,18 +85,6 @@ class Linear(Compiled):
     def _intercepts(self) -> Floats:
         """Intercepts (c,)."""
         return np.asarray(self.offset_)
-
-    def _widen(self, d: int) -> None:
-        """Add features with zero weights."""
-        new = np.zeros((d - self.weights_.shape[0], self.weights_.shape[1]))
-        self.weights_ = np.concatenate([self.weights_, new])
-
-    def _add_outputs(self, at: Array, c: int) -> None:
-        """Add outputs with zero weights."""
-        old = np.setdiff1d(np.arange(c), at)
-        weights, offset = np.zeros((self.weights_.shape[0], c)), np.zeros(c)
-        weights[:, old], offset[old] = self.weights_, self.offset_
-        self.weights_, self.offset_ = weights, offset
 
     @property
     def coef_(self) -> Floats:
@@ -153,7 +142,6 @@ def coefficients(learner: Any) -> Floats:
     NotFittedError
         If no row was learned.
     """
-    check_fitted(learner, "coef_")
     rows: Floats = _sklearn_shape(learner, learner.weights_.T)
     return rows
 
@@ -166,7 +154,6 @@ def intercepts(learner: Any, values: Callable[[], Floats]) -> Any:
     NotFittedError
         If no row was learned.
     """
-    check_fitted(learner, "intercept_")
     rows = _sklearn_shape(learner, values())
     return float(rows) if np.ndim(rows) == 0 else rows
 
@@ -206,28 +193,6 @@ def named_coefficients(model: Any) -> dict[str, Any]:
     )
 
 
-def check_fitted(learner: Any, name: str) -> None:
-    """Raise an error if no row was learned.
-
-    Parameters
-    ----------
-    learner : learner
-    name : str
-        The attribute that was read.
-
-    Raises
-    ------
-    NotFittedError
-    """
-    if "rows_seen_" not in learner.__dict__:
-        who = type(learner).__name__
-        raise NotFittedError(
-            f"this {who} is not fitted yet: it has learned no row. Call fit, partial_fit or "
-            "learn_one first.",
-            f"{who}.{name}",
-        )
-
-
 def _sklearn_shape(learner: Any, rows: Floats) -> Any:
     """Return a copy in scikit-learn's shape: one row per output, (2) for two classes."""
     own = learner.__dict__
@@ -260,6 +225,18 @@ def initial_weights(initial_coef: ArrayLike | None, d: int, c: int) -> Floats:
             remedy="Construct the learner with another `initial_coef`.",
         )
     return np.array(rows.T, order="C")
+
+
+def outputs_of(initial_coef: Any) -> int | None:
+    """The number of outputs of initial coefficients (c, d); None for one output, (d,)."""
+    return len(initial_coef) if np.ndim(initial_coef) == 2 else None
+
+
+def predicted_initially(initial_coef: ArrayLike | None, row: Floats) -> Any:
+    """Prediction of initial coefficients for a row: a float, or (c,) for several outputs."""
+    c = outputs_of(initial_coef)
+    predictions = row @ initial_weights(initial_coef, len(row), c or 1)
+    return float(predictions[0]) if c is None else predictions
 
 
 def float64_blocks(X: Floats, rows: int | None = None) -> Iterator[tuple[slice, Floats]]:

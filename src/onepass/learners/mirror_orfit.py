@@ -29,14 +29,16 @@ Cost: O(d m²) time per row and Newton step, O(dm) memory; outputs share U.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from onepass import linalg, validation
+from onepass.declared import State
 from onepass.errors import NumericalError, ParameterError
 from onepass.learners.estimator import Regressor
-from onepass.learners.linear import coefficients, initial_weights, intercepts
+from onepass.learners.linear import coefficients, initial_weights, intercepts, predicted_initially
 from onepass.types import Array, ArrayLike, Floats
 
 __all__ = ["MirrorORFitRegressor"]
@@ -120,6 +122,7 @@ class _Potential(NamedTuple):
         return z + high * u
 
 
+@dataclass(eq=False, repr=False)
 class MirrorORFitRegressor(Regressor):
     """Regression that fits each row by a Bregman projection, without changing past predictions.
 
@@ -166,28 +169,20 @@ class MirrorORFitRegressor(Regressor):
     0.0
     """
 
-    potential_: tuple[float, float]
+    potential_ = State[tuple[float, float]]()
     """Power and scale of the potential of the dual weights."""
-    duals_: Floats
+    duals_ = State[Floats]()
     """Dual weights z (p, c)."""
-    directions_: Floats
+    directions_ = State[Floats]()
     """The directions in memory (p, m), orthogonal, each as long as its singular value."""
-    inconsistent_rows_: int
+    inconsistent_rows_ = State[int]()
 
-    def __init__(
-        self,
-        potential: float | str = 1.1,
-        memory: int | None = 100,
-        *,
-        scale: float = 0.01,
-        fit_intercept: bool = False,
-        initial_coef: ArrayLike | None = None,
-    ) -> None:
-        self.potential = potential
-        self.memory = memory
-        self.scale = scale
-        self.fit_intercept = fit_intercept
-        self.initial_coef: Any = initial_coef
+    potential: float | str = 1.1
+    memory: int | None = 100
+    _: KW_ONLY
+    scale: float = 0.01
+    fit_intercept: bool = False
+    initial_coef: ArrayLike | None = None
 
     def _chosen(self) -> _Potential:
         if hasattr(self, "potential_"):
@@ -300,9 +295,7 @@ class MirrorORFitRegressor(Regressor):
         self.directions_ = np.pad(self.directions_, ((0, extra), (0, 0)))
 
     def _initial_prediction(self, row: Floats) -> Any:
-        c = 1 if np.ndim(self.initial_coef) < 2 else len(self.initial_coef)
-        prediction = row @ initial_weights(self.initial_coef, len(row), c)
-        return float(prediction[0]) if np.ndim(self.initial_coef) < 2 else prediction
+        return predicted_initially(self.initial_coef, row)
 
     def _unmergeable(self) -> str:
         return (

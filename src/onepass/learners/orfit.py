@@ -26,18 +26,21 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Collection
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
-from onepass import linalg, validation
+from onepass import linalg
+from onepass.declared import State, param
 from onepass.errors import MemoryFullWarning, MergeError, NumericalError, ParameterError, ShapeError
-from onepass.learners.estimator import Classifier, Layout, Regressor
+from onepass.learners.estimator import Classifier, Layout, Learner, Regressor
 from onepass.learners.linear import (
     align_outputs,
     coefficients,
     initial_weights,
     intercepts,
+    outputs_of,
     row_step,
 )
 from onepass.memory.choice import specification
@@ -52,23 +55,24 @@ _WIDTH = 64  # rows in a block, if learning a block equals learning its rows
 _LARGEST = 1e140  # inner products of longer rows would overflow
 
 
-class BaseORFit:
+@dataclass(eq=False, repr=False)
+class BaseORFit(Learner):
     """Base class of the ORFit estimators."""
 
-    memory: int | Memory | None
-    noise: float
-    fit_intercept: bool
-    feature_map: Callable[[Floats], Floats] | None
-    block_update: bool
-    n_features_in_: int
-    parameters_: Floats
-    initial_weights_: Floats | None
-    memory_: GrowingState
-    noisy_: bool
-    inconsistent_rows_: int
-    forgotten_: float
-    full_: bool
-    rows_seen_: int
+    memory: int | Memory | None = 100
+    noise: float = param(0.0, low=0.0)
+    _: KW_ONLY
+    fit_intercept: bool = False
+    feature_map: Callable[[Floats], Floats] | None = None
+    block_update: bool = False
+
+    parameters_ = State[Floats]()
+    initial_weights_ = State["Floats | None"]()
+    memory_ = State[GrowingState]()
+    noisy_ = State[bool]()
+    inconsistent_rows_ = State[int]()
+    forgotten_ = State[float]()
+    full_ = State[bool]()
 
     @property
     def weights_(self) -> Floats:
@@ -103,7 +107,7 @@ class BaseORFit:
         return certified(memory, _forgotten(self), noise=noise, linear=True)
 
     def _start(self, d: int, c: int) -> None:
-        noise = validation.in_range(self.noise, "noise", low=0.0)
+        noise = float(self.noise)
         self.noisy_ = noise > 0.0
         self.inconsistent_rows_ = 0
         self.forgotten_ = 0.0
@@ -234,7 +238,7 @@ class BaseORFit:
             If ``noise`` is out of range, or has changed between 0 and positive since learning
             started.
         """
-        noise = validation.in_range(self.noise, "noise", low=0.0)
+        noise = float(self.noise)
         if (noise > 0.0) != self.noisy_:
             raise ParameterError(
                 f"`noise` must stay {'> 0' if self.noisy_ else '0'}, as it was when "
@@ -323,6 +327,7 @@ def _forgotten(learner: object) -> float:
     return float(getattr(learner, "forgotten_", math.inf if started else 0.0))
 
 
+@dataclass(eq=False, repr=False)
 class ORFitRegressor(BaseORFit, Regressor):
     """Regression by orthogonal recursive fitting (ORFit).
 
@@ -376,22 +381,8 @@ class ORFitRegressor(BaseORFit, Regressor):
     True
     """
 
-    def __init__(
-        self,
-        memory: int | Memory | None = 100,
-        noise: float = 0.0,
-        *,
-        fit_intercept: bool = False,
-        feature_map: Callable[[Floats], Floats] | None = None,
-        block_update: bool = False,
-        initial_coef: ArrayLike | None = None,
-    ) -> None:
-        self.memory = memory
-        self.noise = noise
-        self.fit_intercept = fit_intercept
-        self.feature_map = feature_map
-        self.block_update = block_update
-        self.initial_coef: Any = initial_coef
+    _: KW_ONLY
+    initial_coef: ArrayLike | None = None
 
     @property
     def coef_(self) -> Floats:
@@ -413,7 +404,7 @@ class ORFitRegressor(BaseORFit, Regressor):
         p, own, given = len(features), features.ndim == 2, self.initial_coef
         if given is None:
             return np.zeros(features.shape[1]) if own else 0.0
-        c = 1 if own or np.ndim(given) < 2 else len(given)
+        c = 1 if own else outputs_of(given) or 1
         prediction = features.T @ initial_weights(given, p, c)
         if own:
             return prediction[:, 0]
@@ -425,6 +416,7 @@ class ORFitRegressor(BaseORFit, Regressor):
         return tags
 
 
+@dataclass(eq=False, repr=False)
 class ORFitClassifier(BaseORFit, Classifier):
     """Classification by orthogonal recursive fitting (ORFit) of class indicators.
 
@@ -474,22 +466,8 @@ class ORFitClassifier(BaseORFit, Classifier):
     True
     """
 
-    def __init__(
-        self,
-        memory: int | Memory | None = 100,
-        noise: float = 0.0,
-        *,
-        fit_intercept: bool = False,
-        feature_map: Callable[[Floats], Floats] | None = None,
-        block_update: bool = False,
-        classes: Collection[object] | None = None,
-    ) -> None:
-        self.memory = memory
-        self.noise = noise
-        self.fit_intercept = fit_intercept
-        self.feature_map = feature_map
-        self.block_update = block_update
-        self.classes = classes
+    _: KW_ONLY
+    classes: Collection[object] | None = None
 
     def _add_outputs(self, at: Array, c: int) -> None:
         if self.parameters_.ndim == 1:

@@ -25,11 +25,13 @@ which for two classes is (2) with β = w_1 − w_0. Cost: O(dc) time per row, O(
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 
-from onepass import native, validation
+from onepass import native
+from onepass.declared import param, start_states
 from onepass.errors import NumericalError, ParameterError
 from onepass.learners.estimator import Classifier
 from onepass.learners.linear import (
@@ -46,6 +48,7 @@ from onepass.types import Array, Floats
 __all__ = ["Perceptron"]
 
 
+@dataclass(eq=False, repr=False)
 class Perceptron(Linear, Classifier):
     """Linear perceptron classifier.
 
@@ -98,26 +101,22 @@ class Perceptron(Linear, Classifier):
     0.05
     """
 
-    mistakes_: Any = RowCounter("mistakes")
+    mistakes_ = RowCounter("mistakes")
 
-    def __init__(
-        self,
-        step_size: float = 1.0,
-        *,
-        initial: str = "zeros",
-        seed: int | None = None,
-        fit_intercept: bool = False,
-        classes: Collection[object] | None = None,
-    ) -> None:
-        self.step_size = step_size
-        self.initial = initial
-        self.seed = seed
-        self.fit_intercept = fit_intercept
-        self.classes = classes
+    step_size: float = param(1.0, above=0.0)
+    _: KW_ONLY
+    initial: str = param("zeros", choices=("zeros", "random"))
+    seed: int | None = param(None, whole=True, low=0)
+    fit_intercept: bool = False
+    classes: Collection[object] | None = None
 
     def _start(self, d: int, c: int) -> None:
-        self._check_parameters()
-        self.weights_, self.offset_ = np.zeros((d, c)), np.zeros(c)
+        if self.seed is not None and self.initial == "zeros":
+            raise ParameterError(
+                f"`seed` must be None with initial='zeros', got {self.seed}. Leave out `seed`, or "
+                "set initial='random'."
+            )
+        start_states(self, d=d, c=c)
         self.mistakes_ = 0
         if self.initial == "random":
             at = named_class_columns(self, "initial")
@@ -136,7 +135,7 @@ class Perceptron(Linear, Classifier):
         return rng.standard_normal((d, 1)) * HALVES if c == 2 else rng.standard_normal((d, c))
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
-        moves = np.full(len(X), 0.5 * self._check_parameters()) * (1.0 if s is None else s)
+        moves = np.full(len(X), 0.5 * self.step_size) * (1.0 if s is None else s)
         with np.errstate(all="ignore"):  # overflow is rejected below
             weights, offset, predictions, mistakes = self._learn_rows(X, Y, moves, class_mask)
         if not (
@@ -153,7 +152,7 @@ class Perceptron(Linear, Classifier):
         return predictions
 
     def _slope_and_steps(self) -> tuple[int, float, SingleSteps]:
-        return 0, 0.0, SingleSteps(0.5 * self._check_parameters())
+        return 0, 0.0, SingleSteps(0.5 * self.step_size)
 
     def _learn_rows(
         self, X: Floats, Y: Floats, moves: Floats, class_mask: Array | None
@@ -186,21 +185,6 @@ class Perceptron(Linear, Classifier):
                 b[y] += move * unit
                 b[best] -= move * unit
         return W.T, b, predictions, mistakes
-
-    def _check_parameters(self) -> float:
-        """Validate all parameters; return the step size."""
-        if self.initial not in ("zeros", "random"):
-            raise ParameterError(
-                f"`initial` must be 'zeros' or 'random', got {self.initial!r}. Choose one of these."
-            )
-        whole = isinstance(self.seed, (int, np.integer)) and not isinstance(self.seed, bool)
-        if self.seed is not None and (self.initial == "zeros" or not whole or self.seed < 0):
-            raise ParameterError(
-                "`seed` must be a whole number >= 0, with initial='random' only, got "
-                f"{self.seed!r} with initial={self.initial!r}. Leave out `seed`, or set "
-                "initial='random' and a whole number >= 0."
-            )
-        return validation.in_range(self.step_size, "step_size", above=0.0)
 
     def _initial_prediction(self, row: Floats) -> Any:
         return initial_prediction(self, row)

@@ -22,11 +22,13 @@ import copy
 import math
 import warnings
 from collections.abc import Collection
-from typing import Any, ClassVar, Literal, Self, overload
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal, Self, cast, overload
 
 import numpy as np
 
 from onepass import linalg, native, validation
+from onepass.declared import State
 from onepass.errors import (
     MergeError,
     NotFittedError,
@@ -40,14 +42,14 @@ from onepass.forgetting import Auto, Directional, Exponential
 from onepass.forgetting.parse import rule
 from onepass.forgetting.protocols import ForgettingRule
 from onepass.learners.compiled import row_format
-from onepass.learners.estimator import Classifier, Layout, Regressor
+from onepass.learners.estimator import Classifier, Layout, Learner, Regressor
 from onepass.learners.linear import (
     CACHED_VALUES,
-    check_fitted,
     coefficients,
     float64_blocks,
     initial_weights,
     intercepts,
+    predicted_initially,
 )
 from onepass.learners.rls_device import Device, DeviceState
 from onepass.learners.rls_merge import merge_learners
@@ -100,7 +102,8 @@ class _State(StateAttribute):
         owner.__dict__.update(state_=value, _single=None)
 
 
-class LeastSquares:
+@dataclass(eq=False, repr=False)
+class LeastSquares(Learner):
     """Base class of the RLS estimators: the state is one vector, ``state_``.
 
     It precedes :class:`~onepass.learners.estimator.Regressor` or
@@ -112,20 +115,18 @@ class LeastSquares:
     _square = True
     _scale_invariant = True  # predictions depend on the units of features only through the ridge
 
-    ridge: ArrayLike
-    forgetting: float | str | ForgettingRule
-    prior: float | None
-    fit_intercept: bool
-    device: str | None
-    state_: Any = _State()
-    rows_seen_: int
-    n_features_in_: int
-    time_: Any  # of the last row, with forgetting by time
-    time_aware_: bool
-    times_: Array  # of the stored rows, with windows of a time span
-    _shape: Any
-    _rollback_on_error: Any
-    _single: Any = None  # the view of ``state_`` in which single rows are learned
+    ridge: ArrayLike = 1e-12
+    forgetting: float | str | ForgettingRule = 1.0
+    _: KW_ONLY
+    prior: float | None = None
+    fit_intercept: bool = True
+    device: str | None = None
+
+    state_ = _State()
+    time_ = State[Any]()  # of the last row, with forgetting by time
+    time_aware_ = State[bool]()
+    times_ = State[Array]()  # of the stored rows, with windows of a time span
+    _single = cast("Any", None)  # the view of ``state_`` in which single rows are learned
 
     # -- parameters --------------------------------------------------------------------------------
 
@@ -220,7 +221,7 @@ class LeastSquares:
             )
         clock = chosen.clock
         if clock is None:
-            return super()._check_times(time, n)  # type: ignore[misc]
+            return super()._check_times(time, n)
         if time is None and n == 0:
             return None
         if time is None:
@@ -659,7 +660,7 @@ class LeastSquares:
         chosen = self._rule()
         if isinstance(chosen, Directional) and isinstance(state, np.ndarray):
             state = chosen.checked(state)
-        sound = least_squares.is_sound(state, d, c) and getattr(super(), "_sound", True)
+        sound = least_squares.is_sound(state, d, c) and super()._sound
         if sound and "times_" in own and state is not None:
             return len(own["times_"]) == len(least_squares.stored_rows(state)[0])
         return sound
@@ -704,6 +705,7 @@ def _largest(X: Floats, Y: Floats, s: Floats | None) -> float:
         return max(largest, float((sizes * np.sqrt(s)).max()))
 
 
+@dataclass(eq=False, repr=False)
 class RLSRegressor(LeastSquares, Regressor):
     """Recursive least squares: linear regression fitted exactly to all rows so far.
 
@@ -733,14 +735,14 @@ class RLSRegressor(LeastSquares, Regressor):
         accuracy would otherwise fall while there are about as many rows as features.
     fit_intercept : bool, default=True
         Whether to fit an intercept.
-    initial_coef : array-like of shape (d,) or (c, d), optional
-        Initial coefficients w₀, towards which the ridge shrinks. By default zeros.
     device : str, optional
         Device of PyTorch on which blocks are learned, such as ``"cuda"``, for thousands of
         features (extra ``torch``). The state remains there between blocks, in float64. It requires
         forgetting 1.0 or ``op.forgetting.Exponential(factor)``. Rows that the device cannot add
         accurately, such as the first ones with ridge 0, are learned on the CPU. None learns all
         rows on the CPU.
+    initial_coef : array-like of shape (d,) or (c, d), optional
+        Initial coefficients w₀, towards which the ridge shrinks. By default zeros.
 
     Attributes
     ----------
@@ -776,22 +778,8 @@ class RLSRegressor(LeastSquares, Regressor):
     array([1., 2., 3.])
     """
 
-    def __init__(
-        self,
-        ridge: ArrayLike = 1e-12,
-        forgetting: float | str | ForgettingRule = 1.0,
-        *,
-        prior: float | None = None,
-        fit_intercept: bool = True,
-        initial_coef: ArrayLike | None = None,
-        device: str | None = None,
-    ) -> None:
-        self.ridge = ridge
-        self.forgetting = forgetting
-        self.prior = prior
-        self.fit_intercept = fit_intercept
-        self.initial_coef: Any = initial_coef
-        self.device = device
+    _: KW_ONLY
+    initial_coef: ArrayLike | None = None
 
     @overload
     def predict(self, X: TableLike, *, return_std: Literal[False] = False) -> Floats: ...
@@ -832,7 +820,6 @@ class RLSRegressor(LeastSquares, Regressor):
     @property
     def covariance_(self) -> Floats:
         """Covariance of the coefficients (4): (d, d), or (c, d, d) for several outputs."""
-        check_fitted(self, "covariance_")
         covariance = least_squares.covariance(self.state_)
         return covariance[0] if self.target_ndim_ == 1 else covariance
 
@@ -879,11 +866,10 @@ class RLSRegressor(LeastSquares, Regressor):
         return prediction, prediction * 0.0 + np.inf
 
     def _initial_prediction(self, row: Floats) -> Any:
-        c = 1 if np.ndim(self.initial_coef) < 2 else len(self.initial_coef)
-        prediction = row @ initial_weights(self.initial_coef, len(row), c)
-        return float(prediction[0]) if np.ndim(self.initial_coef) < 2 else prediction
+        return predicted_initially(self.initial_coef, row)
 
 
+@dataclass(eq=False, repr=False)
 class RLSClassifier(LeastSquares, Classifier):
     """Least-squares classification by recursive least squares on class indicators.
 
@@ -901,10 +887,10 @@ class RLSClassifier(LeastSquares, Classifier):
         As in :class:`RLSRegressor`.
     fit_intercept : bool, default=True
         Whether to fit an intercept.
-    classes : array-like, optional
-        Labels known in advance. New labels may still occur.
     device : str, optional
         As in :class:`RLSRegressor`.
+    classes : array-like, optional
+        Labels known in advance. New labels may still occur.
 
     Attributes
     ----------
@@ -929,22 +915,8 @@ class RLSClassifier(LeastSquares, Classifier):
     134
     """
 
-    def __init__(
-        self,
-        ridge: ArrayLike = 1e-12,
-        forgetting: float | str | ForgettingRule = 1.0,
-        *,
-        prior: float | None = None,
-        fit_intercept: bool = True,
-        classes: Collection[object] | None = None,
-        device: str | None = None,
-    ) -> None:
-        self.ridge = ridge
-        self.forgetting = forgetting
-        self.prior = prior
-        self.fit_intercept = fit_intercept
-        self.classes = classes
-        self.device = device
+    _: KW_ONLY
+    classes: Collection[object] | None = None
 
     def predict_one(self, x: RowLike) -> Any:
         """Predict the label of one row; None if no class is known."""

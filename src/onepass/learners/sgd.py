@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise, repeat
 from types import ModuleType
 from typing import Any, ClassVar
@@ -29,6 +30,7 @@ import numpy as np
 from scipy.linalg.blas import daxpy, ddot, dgemv, dger
 
 from onepass import native, validation
+from onepass.declared import OUTPUT, Held, start_states
 from onepass.errors import NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Regressor
 from onepass.learners.linear import (
@@ -39,6 +41,7 @@ from onepass.learners.linear import (
     initial_prediction,
     initial_weights,
     named_class_columns,
+    predicted_initially,
 )
 from onepass.learners.losses import MARGIN_LOSSES, REGRESSION_LOSSES, Loss
 from onepass.learners.step_size import (
@@ -50,7 +53,7 @@ from onepass.learners.step_size import (
     adaptive_step,
 )
 from onepass.linalg import calibration
-from onepass.serialization.state import RowCounter, StateAttribute
+from onepass.serialization.state import RowCounter
 from onepass.types import Array, ArrayLike, Floats
 
 __all__ = ["BaseSGD", "SGDClassifier", "SGDRegressor", "gradient_descent"]
@@ -67,22 +70,13 @@ class BaseSGD(Linear):
     step: str
     l2: float
     fit_intercept: bool
-    steps_: Any = RowCounter()
-    statistics_: Any = StateAttribute()
+    steps_ = RowCounter()
+    statistics_ = Held[Floats](OUTPUT, None)
 
     def _start(self, d: int, c: int) -> None:
         rule = self._check_parameters()[1]
-        self.weights_ = np.zeros((d, c))
-        self.offset_ = np.zeros(c)
-        self.statistics_ = np.zeros((c, rule.statistics))
+        start_states(self, d=d, c=c, statistics_=rule.statistics)
         self.steps_ = 0
-
-    def _add_outputs(self, at: Array, c: int) -> None:
-        super()._add_outputs(at, c)
-        old = self.statistics_
-        if old.size:
-            self.statistics_ = np.zeros((c, old.shape[1]))
-            self.statistics_[np.setdiff1d(np.arange(c), at)] = old
 
     def _statistics(self, rule: StepRule) -> Floats:
         """Statistics (c, 5) of adaptive steps, (c, 0) for other rules."""
@@ -305,6 +299,7 @@ def _as_lists(
     return steps.rate.tolist(), limit, shrinkage
 
 
+@dataclass(eq=False, repr=False)
 class SGDRegressor(BaseSGD, Regressor):
     """Linear regression by online gradient descent.
 
@@ -380,34 +375,19 @@ class SGDRegressor(BaseSGD, Regressor):
     losses = REGRESSION_LOSSES
     closed_form_loss = "epsilon-insensitive"
 
-    def __init__(
-        self,
-        loss: str = "squared",
-        *,
-        step: str = "adaptive",
-        step_size: float | None = None,
-        noise: float | None = None,
-        decay: float | None = None,
-        power: float | None = None,
-        aggressiveness: float | None = None,
-        huber_delta: float | None = None,
-        epsilon: float | None = None,
-        l2: float = 0.0,
-        fit_intercept: bool = True,
-        initial_coef: ArrayLike | None = None,
-    ) -> None:
-        self.loss = loss
-        self.step = step
-        self.step_size = step_size
-        self.noise = noise
-        self.decay = decay
-        self.power = power
-        self.aggressiveness = aggressiveness
-        self.huber_delta = huber_delta
-        self.epsilon = epsilon
-        self.l2 = l2
-        self.fit_intercept = fit_intercept
-        self.initial_coef: Any = initial_coef
+    loss: str = "squared"
+    _: KW_ONLY
+    step: str = "adaptive"
+    step_size: float | None = None
+    noise: float | None = None
+    decay: float | None = None
+    power: float | None = None
+    aggressiveness: float | None = None
+    huber_delta: float | None = None
+    epsilon: float | None = None
+    l2: float = 0.0
+    fit_intercept: bool = True
+    initial_coef: ArrayLike | None = None
 
     def _start(self, d: int, c: int) -> None:
         super()._start(d, c)
@@ -424,12 +404,10 @@ class SGDRegressor(BaseSGD, Regressor):
         )  # fmt: skip
 
     def _initial_prediction(self, row: Floats) -> Any:
-        several = np.ndim(self.initial_coef) == 2
-        c = len(self.initial_coef) if several else 1
-        predictions = row @ initial_weights(self.initial_coef, len(row), c)
-        return predictions if several else float(predictions[0])
+        return predicted_initially(self.initial_coef, row)
 
 
+@dataclass(eq=False, repr=False)
 class SGDClassifier(BaseSGD, Classifier):
     """Linear classification by online gradient descent.
 
@@ -496,32 +474,18 @@ class SGDClassifier(BaseSGD, Classifier):
     losses = MARGIN_LOSSES
     closed_form_loss = "hinge"
 
-    def __init__(
-        self,
-        loss: str = "logistic",
-        *,
-        step: str = "adaptive",
-        step_size: float | None = None,
-        noise: float | None = None,
-        decay: float | None = None,
-        power: float | None = None,
-        aggressiveness: float | None = None,
-        l2: float = 0.0,
-        fit_intercept: bool = True,
-        initial_coef: ArrayLike | None = None,
-        classes: Collection[object] | None = None,
-    ) -> None:
-        self.loss = loss
-        self.step = step
-        self.step_size = step_size
-        self.noise = noise
-        self.decay = decay
-        self.power = power
-        self.aggressiveness = aggressiveness
-        self.l2 = l2
-        self.fit_intercept = fit_intercept
-        self.initial_coef: Any = initial_coef
-        self.classes = classes
+    loss: str = "logistic"
+    _: KW_ONLY
+    step: str = "adaptive"
+    step_size: float | None = None
+    noise: float | None = None
+    decay: float | None = None
+    power: float | None = None
+    aggressiveness: float | None = None
+    l2: float = 0.0
+    fit_intercept: bool = True
+    initial_coef: ArrayLike | None = None
+    classes: Collection[object] | None = None
 
     @property
     def _calibrated(self) -> bool:

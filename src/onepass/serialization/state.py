@@ -57,7 +57,8 @@ class UnfittedAttribute:
 class StateAttribute:
     """A learned attribute that is in the instance or in its compiled state."""
 
-    saved = False  # whether files contain it, if it is of a derived type
+    copied = True  # whether a compiled state contains it
+    saved = False  # whether files contain it, if a compiled state does not
 
     def in_file(self, owner: Any) -> Any:
         """The value in files."""
@@ -94,6 +95,8 @@ class RowCounter(StateAttribute):
         The attribute of the compiled state.
     """
 
+    copied = False
+
     def __init__(self, counted: str = "seen") -> None:
         self.counted = counted
 
@@ -127,7 +130,7 @@ def learned(thing: Any) -> dict[str, Any]:
     if "rows_seen_" not in own:
         return own
     found = _descriptors(thing.__class__).items()
-    saved = {name: value for name, value in found if type(value) is StateAttribute or value.saved}
+    saved = {name: value for name, value in found if value.copied or value.saved}
     return own | {name: value.in_file(thing) for name, value in saved.items()}
 
 
@@ -145,7 +148,7 @@ def _learned_names(thing: Any) -> list[str]:
 def copied_attributes(thing: Any) -> list[str]:
     """Return the names of the attributes that a compiled state contains."""
     found = _descriptors(thing.__class__).items()
-    return [name for name, value in found if type(value) is StateAttribute]
+    return [name for name, value in found if value.copied]
 
 
 def counters(thing: Any) -> dict[str, str]:

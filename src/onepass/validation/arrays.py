@@ -891,20 +891,23 @@ def in_range(
     return number
 
 
-def whole(value: object, name: str, *, low: int) -> int:
-    """Validate a hyperparameter; return an integer >= low.
+def whole(value: object, name: str, *, low: int, high: float = math.inf) -> int:
+    """Validate a hyperparameter; return an integer in [low, high].
 
     Raises
     ------
     ParameterError
-        If the value is not an integer >= low.
+        If the value is not such an integer.
     """
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
+    plain = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    number = int(value) if plain else low - 1  # type: ignore[call-overload]
+    if not low <= number <= high:
+        most = f" and <= {high}" if high < math.inf else ""
         raise ParameterError(
-            f"`{name}` must be a whole number >= {low}, got {value!r}",
+            f"`{name}` must be a whole number >= {low}{most}, got {value!r}",
             remedy=f"Choose another `{name}`.",
         )
-    return int(value)
+    return number
 
 
 def check_subset(given: Iterable[str] | None, known: Sequence[str], name: str) -> list[str]:

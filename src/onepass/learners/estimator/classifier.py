@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Collection
 from typing import Any, ClassVar, Self
 
@@ -32,6 +31,8 @@ _FEW = 4096  # labels times classes up to which comparison is faster than binary
 
 class CalibrationState(StateAttribute):
     """The state of a calibration (4 + 2 c,), in the instance or in its compiled state."""
+
+    copied = False
 
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
         if owner is None:
@@ -65,18 +66,15 @@ class Classifier(ClassifierMixin, Learner):
 
     @property
     def _sound(self) -> bool:
-        """Whether the state of a loaded file has the sizes of its classes."""
+        """Whether the state of a loaded file has the sizes of its features and classes."""
         started = self._started and self._calibrated
-        return not started or self.calibration_.shape == (4 + 2 * len(self.classes_),)
+        sound = not started or self.calibration_.shape == (4 + 2 * len(self.classes_),)
+        return sound and super()._sound
 
     @property
     def _calibrated(self) -> bool:
         """Whether probabilities are made from scores by a scale and offsets."""
         return True
-
-    @abstractmethod
-    def _add_outputs(self, at: Array, c: int) -> None:
-        """Extend to c outputs; those in columns ``at`` are new."""
 
     @public
     def partial_fit(  # type: ignore[override]  # scikit-learn's order of arguments

@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 
 from onepass import linalg, validation
+from onepass.declared import FEATURE, OUTPUT, Places, check_parameters, place_states, sound_states
 from onepass.errors import MergeError, NotFittedError, ParameterError, ShapeError, calling, public
 from onepass.estimators import BaseEstimator, ClusterMixin, RegressorMixin
 from onepass.learners.estimator.tags import with_onepass_tags
@@ -107,9 +108,13 @@ class Learner(BaseEstimator, ABC):
     def _to_predictions(self, scores: Floats, class_mask: Array | None) -> Array:
         """Convert scores (n, c) to predictions."""
 
-    @abstractmethod
     def _widen(self, d: int) -> None:
         """Extend to d features; the new features were zero in every row so far."""
+        place_states(self, {FEATURE: Places(np.arange(self.n_features_in_), d)})
+
+    def _add_outputs(self, at: Array, c: int) -> None:
+        """Extend to c outputs; those in columns ``at`` are new."""
+        place_states(self, {OUTPUT: Places(np.setdiff1d(np.arange(c), at), c)})
 
     def _start_at(self, origins: Floats) -> None:
         """Set features, which were 0 in all rows so far, to ``origins``, (d,); 0 for others."""
@@ -313,6 +318,7 @@ class Learner(BaseEstimator, ABC):
         if self._learn_in_place(x, y, sample_weight, time):
             return self
         with calling(f"{type(self).__name__}.learn_one"), self._rollback_on_error():
+            check_parameters(self)
             row = self._row(x)
             plain = isinstance(sample_weight, (int, float)) and sample_weight == 1
             s = None if plain else validation.weights([sample_weight], 1)
@@ -474,6 +480,13 @@ class Learner(BaseEstimator, ABC):
         """Size of the learned attributes in bytes."""
         return nbytes(self)
 
+    @property
+    def _sound(self) -> bool:
+        """Whether the state of a loaded file has the sizes of the features and outputs."""
+        own = vars(self)
+        c = len(own["classes_"]) if "classes_" in own else own.get("n_outputs_", 1)
+        return not self._started or sound_states(self, d=self.n_features_in_, c=c)
+
     def __sklearn_is_fitted__(self) -> bool:
         return self._started
 
@@ -521,6 +534,7 @@ class Learner(BaseEstimator, ABC):
         time: TimeLike | None = None,
     ) -> tuple[Floats, Array | None, Any]:
         """Validate and learn rows; return prequential scores, class mask and calibration."""
+        check_parameters(self)
         array, names = validation.matrix(X, **self._shape())
         n = array.shape[0]
         if n == 0 and verb == "fit":
