@@ -32,7 +32,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from onepass import validation
-from onepass.declared import State
+from onepass.declared import State, check_parameters, param
 from onepass.errors import ParameterError, ShapeError, public
 from onepass.features.random_features import Frozen, check_features
 from onepass.features.transformer import Starts
@@ -53,7 +53,7 @@ class PatchGrid(NamedTuple):
     """Channels, height and width of an image."""
     size: int
     """Side of a patch in pixels."""
-    padding: int = 0
+    padding: int = param(0, whole=True, low=0)
     """Width of the zero padding in pixels."""
 
     @property
@@ -277,17 +277,17 @@ class RandomConvolution(Frozen):
     drawn_ = State[int]()
     shape_ = State[tuple[int, int, int]]()
 
-    filters: int = 100
+    filters: int = param(100, whole=True, low=1)
     _: KW_ONLY
-    size: int = 6
-    pool: int = 4
-    threshold: float = 0.15
-    contrast: float = 0.1
+    size: int = param(6, whole=True, low=2)
+    pool: int = param(4, whole=True, low=1)
+    threshold: float = param(0.15, low=0.0)
+    contrast: float = param(0.1, low=0.0)
     padding: int = 0
-    overlap: float = 0.0
-    power: float = 1.0
-    source: str = "random"
-    seed: int = 0
+    overlap: float = param(0.0, low=0.0)
+    power: float = param(1.0, above=0.0, high=1.0)
+    source: str = param("random", choices=("random", "patches"))
+    seed: int = param(0, whole=True, low=0)
     shape: tuple[int, ...] | None = None
 
     @property
@@ -300,8 +300,8 @@ class RandomConvolution(Frozen):
     @public
     def n_features_out_(self) -> int:
         """Number of output columns: two for each filter and cell."""
-        pool = validation.whole(self.pool, "pool", low=1)
-        return 2 * pool**2 * validation.whole(self.filters, "filters", low=1)
+        check_parameters(self)
+        return 2 * self.pool**2 * self.filters
 
     def _check_rows(self, X: TableLike, *, learning: bool) -> Floats:
         """Return images as a finite matrix."""
@@ -329,28 +329,19 @@ class RandomConvolution(Frozen):
 
     def _start(self, d: int) -> None:
         shape = getattr(self, "shape_", None) or _shape_of(d, self.shape, _NAME)
-        size = validation.whole(self.size, "size", low=2)
-        padding = validation.whole(self.padding, "padding", low=0)
-        room, pool = min(shape[1:]) - size + 1, validation.whole(self.pool, "pool", low=1)
+        size, padding, pool = self.size, self.padding, self.pool
+        room = min(shape[1:]) - size + 1
         if math.prod(shape) != d or not 0 < room > pool - 2 * padding - 1 or padding >= size:
             raise ParameterError(
                 "`shape` must match the number of columns, `size` must be greater than `padding`, "
                 f"and each side must have at least `pool` patches, got {d} columns, shape {shape}, "
                 f"size {size}, pool {pool} and padding {padding}. Change these parameters."
             )
-        for name in ("threshold", "contrast", "overlap"):
-            validation.in_range(getattr(self, name), name, low=0.0)
-        validation.in_range(self.power, "power", above=0.0, high=1.0)
-        seed = validation.whole(self.seed, "seed", low=0)
-        if self.source not in ("random", "patches"):
-            raise ParameterError(
-                f"`source` must be 'random' or 'patches', got {self.source!r}. Pass one of these."
-            )
         self.shape_ = shape
         F, p = self.n_features_out_ // (2 * pool**2), shape[0] * size**2
         self.filters_, self.drawn_ = np.zeros((F, p), dtype=np.float32), 0
         if self.source == "random":
-            drawn = np.random.default_rng(seed).normal(size=(F, p))
+            drawn = np.random.default_rng(self.seed).normal(size=(F, p))
             self.filters_, self.drawn_ = _directions(drawn), F
 
     def _widen(self, d: int) -> None:

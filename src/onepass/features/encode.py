@@ -34,7 +34,7 @@ import numpy as np
 from sklearn.base import clone
 
 from onepass import native
-from onepass.declared import State
+from onepass.declared import State, check_parameters, param
 from onepass.errors import (
     ColumnError,
     ManyCategoriesWarning,
@@ -318,12 +318,6 @@ def _check_room(name: str, column: Column) -> None:
         )
 
 
-_CHOICES = {
-    "categories": ("onehot", "hash"), "extra": ("learn", "ignore", "refuse"),
-    "missing": ("keep", "skip", "error"),
-}  # fmt: skip
-
-
 @dataclass(eq=False, repr=False)
 class Encode(Transformer):
     """Encode numbers, text and dates as one matrix of numbers.
@@ -409,13 +403,15 @@ class Encode(Transformer):
             for name, column in self.columns_.items()
         }
 
-    categories: Literal["onehot", "hash"] = "onehot"
-    max_categories: int = 100
-    hash_size: int = 256
+    categories: Literal["onehot", "hash"] = param("onehot", choices=("onehot", "hash"))
+    max_categories: int = param(100, whole=True, low=1)
+    hash_size: int = param(256, whole=True, low=1)
     times: Sequence[str] = ("hour", "weekday", "month")
-    extra: Literal["learn", "ignore", "refuse"] = "learn"
-    seed: int = 0
-    missing: Literal["keep", "skip", "error"] = "keep"
+    extra: Literal["learn", "ignore", "refuse"] = param(
+        "learn", choices=("learn", "ignore", "refuse")
+    )
+    seed: int = param(0, whole=True, low=0)
+    missing: Literal["keep", "skip", "error"] = param("keep", choices=("keep", "skip", "error"))
     absent: Literal[0] | None = None
 
     @property
@@ -562,23 +558,11 @@ class Encode(Transformer):
     # -- learning ----------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        for name, known in _CHOICES.items():
-            if (value := getattr(self, name)) not in known:
-                raise ParameterError(
-                    f"`{name}` must be one of {known}, got {value!r}. Pass one of these."
-                )
-        for name in ("max_categories", "hash_size"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise ParameterError(
-                    f"`{name}` must be a whole number >= 1, got {value!r}. Pass such a number."
-                )
+        check_parameters(self)
         if self.absent not in (0, None):
             raise ParameterError(
                 f"`absent` must be 0 or None, got {self.absent!r}. Pass one of these."
             )
-        if not isinstance(self.seed, (int, np.integer)) or isinstance(self.seed, bool):
-            raise ParameterError(f"`seed` must be a whole number, got {self.seed!r}. Pass an int.")
         times = (self.times,) if isinstance(self.times, str) else tuple(self.times)
         if isinstance(self.times, str) or not times or not set(times) <= {*CYCLES, "elapsed"}:
             raise ParameterError(

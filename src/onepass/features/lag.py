@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from onepass import validation
-from onepass.declared import State
+from onepass.declared import State, param
 from onepass.errors import ParameterError, public
 from onepass.features.encode import Encode
 from onepass.features.transformer import (
@@ -116,7 +116,7 @@ class Lag(Columnwise):
 
     target: str = "target"
     rows: int | Sequence[int] = 1
-    delay: int = 0
+    delay: int = param(0, whole=True, low=0)
     _: KW_ONLY
     difference: bool = False
 
@@ -166,7 +166,7 @@ class Lag(Columnwise):
 
     def _start(self, d: int) -> None:
         del d
-        low = max(validation.whole(self.delay, "delay", low=0), 1)
+        low = max(self.delay, 1)
         given = np.atleast_1d(self.rows).tolist()
         self.lags_ = [validation.whole(lag, "rows", low=1) for lag in given]
         if not given or len(set(given)) < len(given) or min(given) < low:

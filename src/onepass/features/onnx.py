@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from onepass.declared import param
 from onepass.errors import ParameterError, TypeMismatchError, import_extra
 from onepass.features.pretrained import FrozenNetwork, OpenNetwork
 from onepass.types import Array, Floats
@@ -117,7 +118,7 @@ class ONNXFeatures(FrozenNetwork):
     _: KW_ONLY
     output: str | None = None
     shape: tuple[int, ...] | None = None
-    batch_size: int = 64
+    batch_size: int = param(64, whole=True, low=1)
     providers: Sequence[str] | None = None
 
     # -- hooks -------------------------------------------------------------------------------------

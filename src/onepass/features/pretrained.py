@@ -283,7 +283,6 @@ class FrozenNetwork(Frozen):
     # -- hooks of the learned state --------------------------------------------------------------
 
     def _start(self, d: int) -> None:
-        validation.whole(self.batch_size, "batch_size", low=1)
         network = self._network()
         given = self.shape if self.shape is not None else getattr(self, "shape_", None)
         self.shape_ = _input_shape(given, network.shape, d)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from onepass.declared import param
 from onepass.errors import ParameterError, ShapeError, TypeMismatchError, import_extra
 from onepass.features.pretrained import FrozenNetwork, OpenNetwork
 from onepass.types import Array, Floats
@@ -117,9 +118,9 @@ class TorchFeatures(FrozenNetwork):
     _: KW_ONLY
     layer: str | None = None
     shape: tuple[int, ...] | None = None
-    batch_size: int = 64
+    batch_size: int = param(64, whole=True, low=1)
     device: str | None = None
-    dtype: str | None = None
+    dtype: str | None = param(None, choices=_DTYPES)
 
     # -- hooks -------------------------------------------------------------------------------------
 
@@ -142,11 +143,6 @@ class TorchFeatures(FrozenNetwork):
     def _open(self) -> OpenNetwork:
         torch = _torch()
         module = _module(self.module)
-        if self.dtype is not None and self.dtype not in _DTYPES:
-            raise ParameterError(
-                f"`dtype` must be one of {', '.join(_DTYPES)}, got {self.dtype!r}. Pass "
-                "one of these, as text."
-            )
         digest = self._digest()
         dtype = None if self.dtype is None else getattr(torch, self.dtype)
         shared = dtype is None and self.device is None

@@ -43,7 +43,7 @@ import numpy as np
 from sklearn.base import clone
 
 from onepass import linalg, native, validation
-from onepass.declared import State
+from onepass.declared import State, param
 from onepass.errors import NumericalError, ParameterError, public
 from onepass.learners.estimator import Regressor
 from onepass.learners.linear import (
@@ -242,20 +242,20 @@ class KalmanRegressor(Regressor):
     """Numbers of innovations, (c,)."""
 
     process_noise: ArrayLike | str = "auto"
-    noise: float | str = "auto"
+    noise: float | str = param("auto", choices=("auto",), above=0.0)
     prior_variance: ArrayLike = 1e6
     _: KW_ONLY
     transition: ArrayLike | None = None
-    forgetting: float = 1.0
+    forgetting: float = param(1.0, above=0.0, high=1.0)
     fit_intercept: bool = True
-    missing: str = "error"
+    missing: str = param("error", choices=("error", "advance"))
     initial_coef: ArrayLike | None = None
 
     # -- parameters ----------------------------------------------------------------------------
 
     def _dynamics(self, p: int) -> _Dynamics:
         """Validate the parameters, for p weights."""
-        values = self.process_noise, self.noise, self.forgetting, self.missing, self.transition
+        values = self.process_noise, self.noise, self.forgetting, self.transition
         quick = (v if isinstance(v, _SCALARS) else _Array(v) for v in values)
         dynamics: _Dynamics = _dynamics(*quick, p)
         W = getattr(self, "parameters_", None)
@@ -599,16 +599,9 @@ class _Array:
 
 
 @lru_cache(maxsize=32, typed=True)
-def _dynamics(
-    process_noise: Any, noise: Any, forgetting: Any, missing: Any, F: Any, p: int
-) -> _Dynamics:
+def _dynamics(process_noise: Any, noise: Any, discount: Any, F: Any, p: int) -> _Dynamics:
     """Validate parameters, for p weights."""
-    if missing not in {"error", "advance"}:
-        raise ParameterError(
-            f"`missing` must be 'error' or 'advance', got {missing!r}. Choose one of the two."
-        )
-    discount = validation.in_range(forgetting, "forgetting", above=0.0, high=1.0)
-    r = 1.0 if _is_auto(noise) else validation.in_range(noise, "noise", above=0.0)
+    r = 1.0 if _is_auto(noise) else float(noise)
     F = None if F is None else np.ascontiguousarray(_finite(F, "transition", {(p, p)}).T)
     if _is_auto(process_noise):
         return _Dynamics(F, discount, r * np.outer(PROCESS_NOISES, np.ones(p)), None, r)

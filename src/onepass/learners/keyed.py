@@ -23,7 +23,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
 
 from onepass import native, validation
-from onepass.declared import State
+from onepass.declared import State, check_parameters, param
 from onepass.errors import (
     ColumnError,
     MergeError,
@@ -156,9 +156,9 @@ class Keyed(Composite):
     model: Any
     by: str | int
     _: KW_ONLY
-    prior_strength: float | None = None
-    max_keys: int | None = None
-    max_age: int | None = None
+    prior_strength: float | None = param(None, above=0.0)
+    max_keys: int | None = param(None, whole=True, low=1)
+    max_age: int | None = param(None, whole=True, low=1)
 
     # -- the models by key -------------------------------------------------------------------------
 
@@ -303,17 +303,13 @@ class Keyed(Composite):
 
     def _plan(self, rows: _Rows, before: dict[Key, int | None]) -> _Assignment:
         """The model of each row; changes of the storage's ``last`` are noted in ``before``."""
-        if self.prior_strength is not None:
-            validation.in_range(self.prior_strength, "prior_strength", above=0.0)
-            if self._has_lags:
-                raise ParameterError(
-                    "`prior_strength` must be None for models with lags, since a pooled model "
-                    f"would have lags of other keys, got {self.prior_strength:g}. Leave it out."
-                )
-        limits = [
-            None if value is None else validation.whole(value, name, low=1)
-            for name, value in (("max_keys", self.max_keys), ("max_age", self.max_age))
-        ]
+        check_parameters(self)
+        if self.prior_strength is not None and self._has_lags:
+            raise ParameterError(
+                "`prior_strength` must be None for models with lags, since a pooled model would "
+                f"have lags of other keys, got {self.prior_strength:g}. Leave it out."
+            )
+        limits = [self.max_keys, self.max_age]
         states, keys, n = self.states_, rows.keys, len(rows.keys.codes)
         on = None if rows.weights is None or self._has_lags else rows.weights > 0.0
         if limits != [None, None] and states.last is None:

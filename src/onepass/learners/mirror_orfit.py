@@ -34,8 +34,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onepass import linalg, validation
-from onepass.declared import State
+from onepass import linalg
+from onepass.declared import State, param
 from onepass.errors import NumericalError, ParameterError
 from onepass.learners.estimator import Regressor
 from onepass.learners.linear import coefficients, initial_weights, intercepts, predicted_initially
@@ -177,10 +177,11 @@ class MirrorORFitRegressor(Regressor):
     """The directions in memory (p, m), orthogonal, each as long as its singular value."""
     inconsistent_rows_ = State[int]()
 
-    potential: float | str = 1.1
-    memory: int | None = 100
+    # other powers need dual weights of more digits than float64 has
+    potential: float | str = param(1.1, choices=("entropy",), low=1.02, high=4.0)
+    memory: int | None = param(100, whole=True, low=1, optional=True)
     _: KW_ONLY
-    scale: float = 0.01
+    scale: float = param(0.01, above=0.0)
     fit_intercept: bool = False
     initial_coef: ArrayLike | None = None
 
@@ -188,23 +189,11 @@ class MirrorORFitRegressor(Regressor):
         if hasattr(self, "potential_"):
             return _Potential(*self.potential_)
         if isinstance(self.potential, str):
-            if self.potential != "entropy":
-                raise ParameterError(
-                    f"`potential` must be a number above 1 or 'entropy', got {self.potential!r}",
-                    remedy="Choose one of these.",
-                )
-            return _Potential(0.0, validation.in_range(self.scale, "scale", above=0.0))
-        # other powers need dual weights of more digits than float64 has
-        return _Potential(validation.in_range(self.potential, "potential", low=1.02, high=4.0), 0.0)
-
-    def _limit(self) -> int | None:
-        if self.memory is None:
-            return None
-        return validation.whole(self.memory, "memory", low=1)
+            return _Potential(0.0, float(self.scale))
+        return _Potential(float(self.potential), 0.0)
 
     def _start(self, d: int, c: int) -> None:
         first = int(bool(self.fit_intercept))
-        self._limit()
         w = np.zeros((d + first, c))
         w[first:] = initial_weights(self.initial_coef, d, c)
         chosen = self._chosen()
@@ -223,7 +212,7 @@ class MirrorORFitRegressor(Regressor):
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
         del class_mask
-        chosen, limit, Z = self._chosen(), self._limit(), self._rows(X)
+        chosen, limit, Z = self._chosen(), self.memory, self._rows(X)
         z, D, inconsistent = self.duals_, self.directions_, 0
         predictions = np.empty(Y.shape)
         roots = np.ones(len(Z)) if s is None else np.sqrt(s)
