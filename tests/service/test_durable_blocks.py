@@ -15,8 +15,6 @@ from onepass.errors import CorruptStoreError, NotFittedError
 from onepass.service.requests import (
     Block,
     Request,
-    array_from_bytes,
-    array_to_bytes,
     joined,
     read_rows,
     runs,
@@ -175,14 +173,9 @@ def test_runs_keep_the_order_and_are_bounded() -> None:
         st.just(np.array(["2026-01-01"], dtype="datetime64[us]")),
     )
 )
-def test_arrays_are_decoded_as_they_were_encoded(predictions: Any) -> None:
-    assert snapshot(array_from_bytes(array_to_bytes(predictions))) == snapshot(predictions)
-
-
-@given(st.binary(max_size=50))
-def test_random_bytes_are_no_array(data: bytes) -> None:
-    with pytest.raises(CorruptStoreError):
-        array_from_bytes(data)
+def test_predictions_are_decoded_as_they_were_encoded(predictions: Any) -> None:
+    data = Block(predictions).to_bytes()
+    assert snapshot(Block.from_bytes(data, "here").X) == snapshot(predictions)
 
 
 @pytest.mark.parametrize("labels", [[1, "a"], ["a", True], ("a", 1.5), [["a"], [1]]])

@@ -30,8 +30,9 @@ from urllib.parse import quote
 
 import numpy as np
 
-from onepass.errors import ParameterError, ServiceError, TypeMismatchError, import_extra
-from onepass.service.model import ManagedModel
+from onepass.errors import ParameterError, ServiceError, import_extra
+from onepass.serialization.models import dumps
+from onepass.service.model import copied_learner
 from onepass.service.requests import Block, LearnResult, check_labelled, read_rows
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation.table import Table, TableLike
@@ -199,19 +200,19 @@ class _Connection:
         return f"<{type(self).__name__} of {self.url}>"
 
     async def _learn(
-        self, name: str, row: Sequence[Any], where: str, key: str | None = None
+        self,
+        name: str,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        time: Any = None,
+        *,
+        where: str,
+        key: str | None = None,
     ) -> LearnResult:
-        """Learn the rows of one request: X, y, and optionally sample_weight and time."""
-        if not isinstance(row, (tuple, list)) or not 2 <= len(row) <= 4:
-            raise TypeMismatchError(
-                "`rows` must yield, for each request, a tuple of X and y, and "
-                f"optionally sample_weight and time, got {type(row).__name__}. Yield "
-                "tuples such as ([[0.5]], [1.0]).",
-                where,
-            )
-        X, y, weight, times = (*row, None, None)[:4]
+        """Learn the rows of one request."""
         check_labelled(y, where)
-        block = read_rows(X, y, weight, times, where=where)
+        block = read_rows(X, y, sample_weight, time, where=where)
         return _learn_result(
             await self._send_rows(name, "learn", block, key or secrets.token_hex(16))
         )
@@ -316,17 +317,6 @@ def _message(response: httpx.Response) -> str:
 
 def _seconds(header: str) -> float:
     return float(header) if header.isdecimal() else 0.0
-
-
-def _iterated(rows: Any, where: str) -> Iterator[Any]:
-    """Return an iterator over the rows of ``learn_each``."""
-    if not isinstance(rows, Iterable):
-        raise TypeMismatchError(
-            f"`rows` must be an iterable of tuples, got {type(rows).__name__}. Pass a "
-            "list such as [([[0.5]], [1.0])].",
-            where,
-        )
-    return iter(rows)
 
 
 def _check_header(value: object, name: str, where: str) -> None:
@@ -450,7 +440,7 @@ class AsyncClient(_Connection):
         where = f"{type(self).__name__}.learn"
         if key is not None:
             _check_header(key, "key", where)
-        return await self._learn(name, (X, y, sample_weight, time), where, key)
+        return await self._learn(name, X, y, sample_weight, time, where=where, key=key)
 
     async def predict_pending(
         self: _Connection, name: str, X: TableLike, *, seconds: float = 86400.0
@@ -571,7 +561,7 @@ class AsyncClient(_Connection):
                 where,
             )
         else:
-            data = ManagedModel.of(model, where).to_bytes(where)
+            data = dumps(copied_learner(model, where), where)
             content = {"content": data, "headers": {"Content-Type": "application/x-onepass"}}
         response = await self._send("PUT", _path(name), repeatable=False, **content)
         return int(_json(response)["version"])
@@ -654,15 +644,13 @@ class AsyncClient(_Connection):
 
         Raises
         ------
-        TypeMismatchError
-            If ``rows`` cannot be iterated over.
         ServiceError
             If the service rejects a request, or does not respond in time. The rows of earlier
             requests are learned.
         """
         where = f"{type(self).__name__}.learn_each"
-        for row in _iterated(rows, where):
-            yield await self._learn(name, row, where)
+        for row in rows:
+            yield await self._learn(name, *row, where=where)
 
     async def close(self) -> None:
         """Close the connections; a later request opens new connections."""
@@ -768,14 +756,12 @@ class Client(_Connection):
 
         Raises
         ------
-        TypeMismatchError
-            If ``rows`` cannot be iterated over.
         ServiceError
             If the service rejects a request, or does not respond in time. The rows of earlier
             requests are learned.
         """
         where = f"{type(self).__name__}.learn_each"
-        return (_result(self._learn(name, row, where)) for row in _iterated(rows, where))
+        return (_result(self._learn(name, *row, where=where)) for row in rows)
 
     def close(self) -> None:
         """Close the connections; a later request opens new connections."""

@@ -15,9 +15,9 @@ import numpy as np
 
 from onepass.errors import IdempotencyConflictError, ParameterError
 from onepass.service.journal import Journal, StoredResult
-from onepass.service.requests import Block, LearnResult, Request, array_from_bytes, joined
+from onepass.service.requests import Block, LearnResult, Request, joined
 
-__all__ = ["LabelledRows", "id_list", "match"]
+__all__ = ["LabelledRows", "id_list", "match", "repeated_result"]
 
 _ID = re.compile(r"[\w-]{1,64}", re.ASCII)
 _KEY = "a"  # prefix of idempotency keys of labels
@@ -33,13 +33,13 @@ class LabelledRows:
         Rows to learn, by id.
     digests : dict of str to bytes
         Digests of all labels, by id.
-    duplicates : dict of str to StoredResult
+    duplicates : dict of str to LearnResult
         Results of rows that are already learned, by id.
     """
 
     rows: dict[str, Block]
     digests: dict[str, bytes]
-    duplicates: dict[str, StoredResult]
+    duplicates: dict[str, LearnResult]
 
     def request(self, where: str) -> Request:
         """Create the request that learns the new rows.
@@ -78,11 +78,24 @@ class LabelledRows:
             version = learned.version
             predictions = {name: learned.predictions[i : i + 1] for i, name in enumerate(self.rows)}
         for name, stored in self.duplicates.items():
-            version = max(version, stored.sequence)
-            predictions[name] = array_from_bytes(stored.predictions)
+            version = max(version, stored.version)
+            predictions[name] = stored.predictions
         return LearnResult(
             version, np.concatenate([predictions[name] for name in ids]), repeated=not self.rows
         )
+
+
+def repeated_result(journal: Journal, stored: StoredResult) -> LearnResult:
+    """Return the result of a request that is sent again.
+
+    Parameters
+    ----------
+    journal : Journal
+    stored : StoredResult
+        Result of the first request.
+    """
+    predictions = Block.from_bytes(stored.predictions, str(journal.path)).X
+    return LearnResult(stored.sequence, predictions, repeated=True)
 
 
 def id_list(ids: Iterable[str], where: str) -> list[str]:
@@ -136,7 +149,7 @@ def match(
         If an id has two different labels, or was learned with another label.
     """
     digests: dict[str, bytes] = {}
-    duplicates: dict[str, StoredResult] = {}
+    duplicates: dict[str, LearnResult] = {}
     rows: dict[str, Block] = {}
     for i, name in enumerate(ids):
         label = labels[i : i + 1]
@@ -150,7 +163,7 @@ def match(
                 where,
             )
         if stored is not None:
-            duplicates[name] = stored
+            duplicates[name] = repeated_result(journal, stored)
         elif name not in rows:
             rows[name] = replace(label, X=_pending_row(journal, name, now, where).X)
     return LabelledRows(rows, digests, duplicates)

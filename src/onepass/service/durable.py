@@ -20,7 +20,7 @@ from onepass import validation
 from onepass.errors import ParameterError, StoreError, calling
 from onepass.service.delayed import id_list
 from onepass.service.journal import Journal
-from onepass.service.model import ManagedModel, predict_rows
+from onepass.service.model import check_compatible, copied_learner, predict_rows
 from onepass.service.requests import (
     Block,
     LearnResult,
@@ -225,15 +225,9 @@ class Durable:
         """
         where = self._learning
         check_labelled(y, where)
-        if (source is None) != (position is None):
-            raise ParameterError(
-                f"`source` and `position` must be passed together, got {source!r} and "
-                f"{position!r}. Pass both, or neither.",
-                where,
-            )
         if key is not None:
             check_text(key, "key", where)
-        if source is not None:
+        if source is not None or position is not None:
             check_text(source, "source", where)
             check_text(position, "position", where)
         block = read_rows(X, y, sample_weight, time, where=where)
@@ -549,8 +543,8 @@ class Durable:
         ParameterError, TypeMismatchError
         """
         where = self._journal.where
-        other = ManagedModel.of(model, where).learner
-        self._writer.call(lambda: self._writer.model.check_compatible(other, where))
+        other = copied_learner(model, where)
+        self._writer.call(lambda: check_compatible(self._writer.model, other, where))
 
     def check_in_place(self) -> None:
         """Check that the file is still at its path.
@@ -677,8 +671,7 @@ def durable(
     if max_features is not None:
         validation.whole(max_features, "max_features", low=1)
     validation.whole(max_pending, "max_pending", low=1)
-    path = _file_path(path, where)
-    managed = None if model is None else ManagedModel.of(model, where)
+    copied = None if model is None else copied_learner(model, where)
     policy = Policy(
         snapshot_rows, snapshot_seconds, snapshots, key_seconds, replacements or {}, clock, watch,
         max_features, max_pending,
@@ -688,13 +681,13 @@ def durable(
         writer = Writer(journal, policy)
         if not journal.empty:
             writer.resume()
-            if managed is not None:
-                writer.model.check_compatible(managed.learner, where)
-        elif managed is not None:
-            writer.begin(managed)
+            if copied is not None:
+                check_compatible(writer.model, copied, where)
+        elif copied is not None:
+            writer.begin(copied)
         else:
             raise StoreError(  # noqa: TRY301  the file must be closed
-                f"{os.fspath(path)} must exist, or `model` must be passed to create it, got "
+                f"{journal.path} must exist, or `model` must be passed to create it, got "
                 "neither. Pass a learner, such as op.RLSRegressor(), or correct the path.",
                 where,
             )
@@ -702,13 +695,3 @@ def durable(
     except BaseException:
         journal.close()
         raise
-
-
-def _file_path(path: str | os.PathLike[str], where: str) -> str:
-    name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
-    if not isinstance(name, str) or not name or "\0" in name:
-        raise ParameterError(
-            f"`path` must be the path of a file, got {path!r:.100}. Pass a path such as 'flow.db'.",
-            where,
-        )
-    return name

@@ -49,8 +49,6 @@ __all__ = [
     "LearnResult",
     "Request",
     "aligned",
-    "array_from_bytes",
-    "array_to_bytes",
     "check_labelled",
     "check_size",
     "check_text",
@@ -390,40 +388,6 @@ def runs(requests: Sequence[Request]) -> list[list[Request]]:
     return groups
 
 
-def array_to_bytes(array: Array) -> bytes:
-    """Encode predictions."""
-    plain = array.dtype.kind in _KINDS
-    body = array.tobytes() if plain else json.dumps(array.tolist()).encode()
-    return _head(array.dtype.str, array.shape) + body
-
-
-@lru_cache(maxsize=256)
-def _head(dtype: str, shape: tuple[int, ...]) -> bytes:
-    return json.dumps([dtype, shape]).encode() + b"\n"
-
-
-def array_from_bytes(data: bytes) -> Array:
-    """Decode the result of ``array_to_bytes``.
-
-    Raises
-    ------
-    CorruptStoreError
-        If the bytes are not encoded predictions.
-    """
-    try:
-        head, _, body = data.partition(b"\n")
-        dtype, shape = json.loads(head)
-        if np.dtype(dtype).kind in _KINDS:
-            return np.frombuffer(body, dtype).reshape(shape).copy()
-        array = np.empty(shape, dtype=object)
-        array[...] = json.loads(body)
-    except (ValueError, TypeError) as error:
-        raise CorruptStoreError(
-            f"stored predictions are damaged: {error}. Restore the file from a backup."
-        ) from error
-    return array
-
-
 _NUMBERS = "biuf"
 _MIXED = "OUM"  # dtypes of a matrix of text, dates or mixed values
 _NUMBER_BYTES = 8  # bytes of a number
@@ -455,9 +419,6 @@ def read_rows(
     ShapeError, TypeMismatchError
         If the rows are invalid, or ``y``, ``sample_weight`` or ``time`` has the wrong length.
     """
-    block: Any = Block(X, y, sample_weight, time)  # type: ignore[arg-type]  # arguments of any type
-    if block.plain:
-        return Block(block.X.copy(), block.y.copy())
     rows = _rows(X, where)
     n = len(rows)
     return Block(

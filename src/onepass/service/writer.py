@@ -9,8 +9,8 @@ Invariants
 - After the start, only the writer's thread accesses the learner and the journal.
 - No request is acknowledged before its rows are on the disk. If a group cannot be committed, all
   its requests fail, and the learner is restored from the disk before it learns further rows.
-- The learner changes only by ``ManagedModel.learn``: the same blocks in the same order result in
-  the same learner, bit for bit.
+- The learner changes only by ``learn_block``: the same blocks in the same order result in the same
+  learner, bit for bit.
 - Predictions use a frozen copy that is created after each group and shares the learned arrays:
   they do not wait for rows to be learned, and never use a part of a block.
 - Callers only wait. An interrupt ends the waiting, but the request is still committed or rejected;
@@ -43,15 +43,15 @@ from onepass.errors import (
     IdempotencyConflictError,
     StoreError,
 )
-from onepass.service.delayed import LabelledRows, match
+from onepass.serialization import archive
+from onepass.serialization.models import dumps, from_contents
+from onepass.service.delayed import LabelledRows, match, repeated_result
 from onepass.service.journal import Entry, Group, Journal, PendingRow, Snapshot, StoredResult
-from onepass.service.model import ManagedModel
+from onepass.service.model import learn_block
 from onepass.service.requests import (
     Block,
     LearnResult,
     Request,
-    array_from_bytes,
-    array_to_bytes,
     joined,
     runs,
 )
@@ -113,7 +113,7 @@ class _Batch:
 class _Restored:
     """A learner restored from the disk."""
 
-    model: ManagedModel
+    model: Learner | Pipeline
     positions: dict[str, str]
     snapshot: Snapshot
     end: tuple[int, int, bytes]
@@ -129,7 +129,7 @@ class Writer:
 
     Attributes
     ----------
-    model : ManagedModel
+    model : learner or Pipeline
     published : tuple of int and learner
         Last acknowledged version, and the frozen copy of the learner after it.
     positions : dict of str to str
@@ -149,7 +149,7 @@ class Writer:
         message; empty while it is open.
     """
 
-    model: ManagedModel
+    model: Learner | Pipeline
     published: tuple[int, Learner | Pipeline]
     _thread: Thread | None = None
     _next_item: _Call | None = None
@@ -339,14 +339,14 @@ class Writer:
 
     # -- opening and replay ---------------------------------------------------------------------
 
-    def begin(self, model: ManagedModel) -> None:
+    def begin(self, model: Learner | Pipeline) -> None:
         """Create the file."""
         self.model = model
         self.journal.begin(self._snapshot(model, 0, "beginning"))
         self._install_watcher(model)
         self.last_snapshot = self._tried = (0, self.now())
         self.snapshots = self.journal.snapshots()
-        self.published = (0, model.frozen())
+        self.published = (0, model.frozen_copy())
 
     def resume(self) -> None:
         """Restore the learner from the file, and call the watcher with the replayed blocks."""
@@ -370,14 +370,15 @@ class Writer:
     def _install(self, restored: _Restored) -> None:
         self.journal.ends(*restored.end)
         self.model, self.positions = restored.model, restored.positions
-        self.published = (self.journal.sequence, self.model.frozen())
+        self.published = (self.journal.sequence, self.model.frozen_copy())
         self._stale = False
 
     def _restored(self, until: int | None = None, *, watched: bool = False) -> _Restored:
         """Restore the learner after a block, by default the last block."""
         snapshot = self.journal.before(until)
         path = str(self.journal.path)
-        model = ManagedModel.from_bytes(snapshot.body, path, self.policy.replacements)
+        contents = archive.loads(snapshot.body, path)
+        model = from_contents(contents, path, self.policy.replacements)
         if watched:
             self._install_watcher(model)
         positions: dict[str, str] = json.loads(snapshot.positions)
@@ -393,7 +394,7 @@ class Writer:
             end = (entry.sequence, entry.seen, digest)
         return _Restored(model, positions, snapshot, end)
 
-    def _replayed(self, model: ManagedModel, entry: Entry) -> tuple[Block, Array]:
+    def _replayed(self, model: Learner | Pipeline, entry: Entry) -> tuple[Block, Array]:
         """Replay a logged block; return the block and its prequential predictions."""
         if entry.kind != "learn":
             raise CorruptStoreError(
@@ -405,7 +406,7 @@ class Writer:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # issued when the block was first learned
-                return block, model.learn(block)
+                return block, learn_block(model, block)
         except MemoryError:  # independent of the file and the version
             raise
         except Exception as error:
@@ -457,7 +458,7 @@ class Writer:
         if batch.positions:
             self.positions = self.positions | batch.positions
         if batch.learned:
-            self.published = (self.journal.sequence, self.model.frozen())
+            self.published = (self.journal.sequence, self.model.frozen_copy())
         self._stale = False
         self.journal.reached("published")
 
@@ -515,9 +516,7 @@ class Writer:
                 self.where,
             )
             return
-        request.learn_result = LearnResult(
-            stored.sequence, array_from_bytes(stored.predictions), repeated=True
-        )
+        request.learn_result = repeated_result(self.journal, stored)
 
     def _store_pending(self, batch: _Batch, request: Request) -> None:
         """Store rows until their labels arrive, or reject them if too many would wait."""
@@ -546,7 +545,7 @@ class Writer:
         try:
             block = run[0].block if single else joined([request.block for request in run])
             with feature_limit(self.policy.max_features):
-                predicted = self.model.learn(block)
+                predicted = learn_block(self.model, block)
         except Exception as error:  # noqa: BLE001  set as the request's error
             if single:
                 run[0].error = error
@@ -574,15 +573,15 @@ class Writer:
                 group.labelled += request.ids  # each pending row has a key
                 parts = [part] if len(request.keys) == 1 else np.split(part, len(part))
                 group.results += [
-                    StoredResult(name, digest, entry.sequence, array_to_bytes(predictions), now)
+                    StoredResult(name, digest, entry.sequence, Block(predictions).to_bytes(), now)
                     for (name, digest), predictions in zip(request.keys, parts, strict=False)
                 ]
 
     # -- watcher --------------------------------------------------------------------------------
 
-    def _install_watcher(self, model: ManagedModel) -> None:
+    def _install_watcher(self, model: Learner | Pipeline) -> None:
         if self.policy.watch is not None:
-            self.watch = self.policy.watch(model.frozen())
+            self.watch = self.policy.watch(model.frozen_copy())
 
     def _call_watcher(self, learned: list[tuple[Block, Array]]) -> None:
         """Call the watcher with blocks; set ``error`` if it fails, as the rows are committed."""
@@ -615,9 +614,9 @@ class Writer:
             If the file cannot be read, or a write has failed with unknown outcome.
         """
         if not self._stale:
-            return self.model.copied()
+            return copy.deepcopy(self.model)
         self.journal.check_sound()
-        return self._restored().model.copied()
+        return self._restored().model
 
     def commit_position(self, source: str, position: str) -> None:
         """Commit a source's position, without rows."""
@@ -633,7 +632,7 @@ class Writer:
         sequence, seen = self.journal.sequence + 1, self.journal.seen
         entry = Entry(sequence, "rollback", 0, seen, json.dumps({"to": to}), b"")
         snapshot = self._snapshot(restored.model, sequence, f"rollback to {to}")
-        published = (sequence, restored.model.frozen())
+        published = (sequence, restored.model.frozen_copy())
         self.journal.commit(Group(entries=[entry], snapshot=snapshot))
         self.model, self.published = restored.model, published
         self.last_snapshot = self._tried = (seen, self.now())
@@ -658,8 +657,8 @@ class Writer:
         self._call_hook()
         return sequence
 
-    def _snapshot(self, model: ManagedModel, sequence: int, why: str) -> Snapshot:
-        positions, body = json.dumps(self.positions), model.to_bytes(self.where)
+    def _snapshot(self, model: Learner | Pipeline, sequence: int, why: str) -> Snapshot:
+        positions, body = json.dumps(self.positions), dumps(model, self.where)
         seen, digest = self.journal.seen, self.journal.digest
         return Snapshot(sequence, seen, self.now(), why, positions, digest, body)
 
