@@ -140,14 +140,14 @@ def rows_of(block: Block) -> list[str]:
     ],
 )
 def test_layouts_differ_by_columns_and_types(one: Any, other: Any) -> None:
-    a, b = (read_rows(each, [1.0], where="here") for each in (one, other))
+    a, b = (read_rows(each, [1.0]) for each in (one, other))
     assert a.layout != b.layout
 
 
 def test_layouts_differ_by_type_of_targets_weights_and_times() -> None:
     X = [[1.0]]
     found = {
-        read_rows(X, *rest, where="here").layout
+        read_rows(X, *rest).layout
         for rest in (
             ([1.0],), ([1],), (["a"],), ([[1.0]],), ([True],), ([1.0], 2.0), ([1.0], None, [3.0]),
             ([1.0], None, [np.datetime64("2026-01-01")]), ([1.0], 2.0, [3.0]), ([1.0], 2),
@@ -181,10 +181,10 @@ def test_predictions_are_decoded_as_they_were_encoded(predictions: Any) -> None:
 @pytest.mark.parametrize("labels", [[1, "a"], ["a", True], ("a", 1.5), [["a"], [1]]])
 def test_mixed_labels_are_not_converted_to_text(labels: Any) -> None:
     """The learner checks that labels have one type."""
-    y = read_rows(np.ones((2, 1)), labels, where="here").y
+    y = read_rows(np.ones((2, 1)), labels).y
     assert y is not None
     assert y.tolist() == list(labels)
-    assert read_rows(np.ones((2, 1)), ["a", "b"], where="here").y.dtype == "<U1"  # type: ignore[union-attr]
+    assert read_rows(np.ones((2, 1)), ["a", "b"]).y.dtype == "<U1"  # type: ignore[union-attr]
 
 
 def test_standard_deviations_equal_those_of_the_learner(tmp_path: Path) -> None:

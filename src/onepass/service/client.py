@@ -30,7 +30,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from onepass.errors import ParameterError, ServiceError, import_extra
+from onepass.errors import ParameterError, ServiceError, calling, import_extra
 from onepass.serialization.models import dumps
 from onepass.service.model import copied_learner
 from onepass.service.requests import Block, LearnResult, check_labelled, read_rows
@@ -199,6 +199,11 @@ class _Connection:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.url}>"
 
+    def _features(self, X: TableLike, verb: str) -> Block:
+        """Copy rows to predict."""
+        with calling(f"{type(self).__name__}.{verb}"):
+            return read_rows(X, None)
+
     async def _learn(
         self,
         name: str,
@@ -211,8 +216,9 @@ class _Connection:
         key: str | None = None,
     ) -> LearnResult:
         """Learn the rows of one request."""
-        check_labelled(y, where)
-        block = read_rows(X, y, sample_weight, time, where=where)
+        with calling(where):
+            check_labelled(y)
+            block = read_rows(X, y, sample_weight, time)
         return _learn_result(
             await self._send_rows(name, "learn", block, key or secrets.token_hex(16))
         )
@@ -377,7 +383,7 @@ class AsyncClient(_Connection):
         ServiceError
             If the service rejects the request, or does not respond in time.
         """
-        block = read_rows(X, None, where=f"{type(self).__name__}.predict")
+        block = self._features(X, "predict")
         return _decode_tensors(await self._send_rows(name, "infer", block))["y"]
 
     async def predict_proba(self: _Connection, name: str, X: TableLike) -> tuple[Array, Array]:
@@ -400,8 +406,8 @@ class AsyncClient(_Connection):
         ServiceError
             If the service refuses the request, or does not respond in time.
         """
-        block, names = read_rows(X, None, where=f"{type(self).__name__}.predict_proba"), _SHARES
-        arrays = _decode_tensors(await self._send_rows(name, "infer", block, outputs=names))
+        block = self._features(X, "predict_proba")
+        arrays = _decode_tensors(await self._send_rows(name, "infer", block, outputs=_SHARES))
         return arrays["probabilities"], arrays["classes"]
 
     async def learn(
@@ -466,7 +472,7 @@ class AsyncClient(_Connection):
         ServiceError
             If the service rejects the request, or does not respond in time.
         """
-        block = read_rows(X, None, where=f"{type(self).__name__}.predict_pending")
+        block = self._features(X, "predict_pending")
         response = await self._send_rows(
             name, "infer", block, repeatable=False, await_label=True, seconds=seconds
         )
@@ -503,7 +509,8 @@ class AsyncClient(_Connection):
             If the service rejects the request, or does not respond in time.
         """
         rows = Table({"id": np.array(list(ids), dtype=object)}, len(ids))
-        block = read_rows(rows, y, sample_weight, time, where=f"{type(self).__name__}.learn_labels")
+        with calling(f"{type(self).__name__}.learn_labels"):
+            block = read_rows(rows, y, sample_weight, time)
         return _learn_result(await self._send_rows(name, "labels", block))
 
     async def models(self: _Connection) -> list[dict[str, Any]]:
@@ -561,7 +568,8 @@ class AsyncClient(_Connection):
                 where,
             )
         else:
-            data = dumps(copied_learner(model, where), where)
+            with calling(where):
+                data = dumps(copied_learner(model), where)
             content = {"content": data, "headers": {"Content-Type": "application/x-onepass"}}
         response = await self._send("PUT", _path(name), repeatable=False, **content)
         return int(_json(response)["version"])

@@ -41,13 +41,8 @@ class LabelledRows:
     digests: dict[str, bytes]
     duplicates: dict[str, LearnResult]
 
-    def request(self, where: str) -> Request:
+    def request(self) -> Request:
         """Create the request that learns the new rows.
-
-        Parameters
-        ----------
-        where : str
-            The public call, for messages.
 
         Raises
         ------
@@ -59,7 +54,6 @@ class LabelledRows:
             raise ParameterError(
                 "`ids` must refer to rows with the same columns, got rows with different columns. "
                 "Nothing was learned. Send labels in one call per set of columns.",
-                where,
             )
         keys = [(_KEY + name, self.digests[name]) for name in self.rows]
         return Request(joined(blocks), keys=keys, ids=list(self.rows))
@@ -98,36 +92,28 @@ def repeated_result(journal: Journal, stored: StoredResult) -> LearnResult:
     return LearnResult(stored.sequence, predictions, repeated=True)
 
 
-def id_list(ids: Iterable[str], where: str) -> list[str]:
+def id_list(ids: Iterable[str]) -> list[str]:
     """Check ids, and return them as a list.
 
     Parameters
     ----------
     ids : iterable of str
-    where : str
-        The public call, for messages.
 
     Raises
     ------
     ParameterError
-        If ``ids`` is not a non-empty list of text.
+        If ``ids`` is empty, or contains other objects than text.
     """
-    try:
-        names = [] if isinstance(ids, str) else list(ids)
-    except TypeError:
-        names = []
+    names = list(ids)
     if not names or not all(isinstance(name, str) for name in names):
         raise ParameterError(
             "`ids` must be a list of at least one id of a pending row, got "
             f"{ids!r:.100}. Pass a list of ids, and one label per id.",
-            where,
         )
     return names
 
 
-def match(
-    journal: Journal, now: float, ids: Sequence[str], labels: Block, where: str
-) -> LabelledRows:
+def match(journal: Journal, now: float, ids: Sequence[str], labels: Block) -> LabelledRows:
     """Match pending rows with labels.
 
     Parameters
@@ -138,8 +124,6 @@ def match(
     ids : sequence of str
     labels : Block
         Labels, one per id, without features.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -160,22 +144,20 @@ def match(
                 "each id must have one label, got a second, different label for "
                 f"{name!r}. Nothing was learned. Send the first label, or leave out the "
                 "id; a learned label cannot be changed.",
-                where,
             )
         if stored is not None:
             duplicates[name] = repeated_result(journal, stored)
         elif name not in rows:
-            rows[name] = replace(label, X=_pending_row(journal, name, now, where).X)
+            rows[name] = replace(label, X=_pending_row(journal, name, now).X)
     return LabelledRows(rows, digests, duplicates)
 
 
-def _pending_row(journal: Journal, name: str, now: float, where: str) -> Block:
+def _pending_row(journal: Journal, name: str, now: float) -> Block:
     row = next(journal.pending_rows(name), None) if _ID.fullmatch(name) else None
     if row is None or row.until < now:
         raise ParameterError(
             f"`ids` must refer to rows that wait for their labels, got {name!r:.100}, "
             "which is unknown or has expired. Nothing was learned. Leave out the id; "
             "to store rows longer, predict them with more `seconds`.",
-            where,
         )
     return Block.from_bytes(row.body, str(journal.path))

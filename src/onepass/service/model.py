@@ -27,14 +27,12 @@ if TYPE_CHECKING:
 __all__ = ["check_compatible", "copied_learner", "learn_block", "predict_rows"]
 
 
-def copied_learner(learner: Any, where: str) -> Learner | Pipeline:
+def copied_learner(learner: Any) -> Learner | Pipeline:
     """Copy a user's learner, for a writer.
 
     Parameters
     ----------
     learner : learner or Pipeline
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -46,39 +44,37 @@ def copied_learner(learner: Any, where: str) -> Learner | Pipeline:
             "`model` must be a learner of tables or a Pipeline, got "
             f"op.nn.{type(learner).__name__}, whose module cannot be stored in a file. Freeze "
             "the network, and use it as a feature of a Pipeline with op.features.ONNXFeatures.",
-            where,
         )
     learns = all(hasattr(learner, verb) for verb in ("test_then_train", "frozen_copy"))
     if isinstance(learner, type) or not learns:
         raise TypeMismatchError(
             f"`model` must be a learner of onepass or a Pipeline, got {learner!r:.100}. Pass "
             "an object such as op.RLSRegressor().",
-            where,
         )
     copied: Learner | Pipeline = copy.deepcopy(learner)
     return copied
 
 
-def check_compatible(stored: Learner | Pipeline, other: Learner | Pipeline, where: str) -> None:
+def check_compatible(stored: Learner | Pipeline, other: Learner | Pipeline) -> None:
     """Check that another learner has the class and parameters of the stored one.
 
     Parameters
     ----------
     stored, other : learner or Pipeline
-    where : str
-        The public call, for messages.
 
     Raises
     ------
     ParameterError
     """
-    one, two = (archive.dumps(state_dict(clone(model), where), where) for model in (stored, other))
+    one, two = (
+        archive.dumps(state_dict(clone(model), "op.durable"), "op.durable")
+        for model in (stored, other)
+    )
     if one != two:
         raise ParameterError(
             "`model` must have the class and parameters of the stored learner, "
             f"{clone(stored)!r}, got {clone(other)!r}. Omit `model` to "
             "continue with the stored learner, or create another file.",
-            where,
         )
 
 
@@ -106,8 +102,8 @@ def predict_rows(learner: Learner | Pipeline, X: TableLike) -> Array:
     try:
         return np.asarray(learner.predict(X))
     except NotFittedError:
-        rows = read_rows(X, None, where=f"{type(learner).__name__}.predict").X
-        return _initial(learner, rows)
+        with calling(f"{type(learner).__name__}.predict"):
+            return _initial(learner, read_rows(X, None).X)
 
 
 def _initial(learner: Learner | Pipeline, X: Array | Table) -> Array:
@@ -116,7 +112,6 @@ def _initial(learner: Learner | Pipeline, X: Array | Table) -> Array:
     if getattr(getattr(learner, "learner", learner), "initial_coef", None) is not None:
         return np.array([learner.predict_one(row) for row in rows])
     if not isinstance(X, Table) and not hasattr(learner, "learner"):
-        with calling(f"{type(learner).__name__}.predict"):
-            validation.matrix(X)
+        validation.matrix(X)
     first = np.array([learner.predict_one(row) for row in itertools.islice(rows, 1)])
     return first.repeat(len(X), axis=0)

@@ -141,7 +141,7 @@ class PartitionedLearner:
             )
         with calling(_WHERE):
             validation.in_range(copy_seconds, "copy_seconds", low=0.0)
-        self._model = copied_learner(model, _WHERE)
+            self._model = copied_learner(model)
         clone(self._model).merge(clone(self._model))  # raises an error if it cannot be merged
         check_times(self._model, topic)
         self._folder = Path(workdir)

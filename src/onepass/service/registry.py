@@ -489,7 +489,7 @@ class ModelRegistry:
         with self._retire_lock:
             with self._lock:
                 if name in self.failed and os.path.lexists(self._path(name)):
-                    with unlocked(self._path(name), _WHERE):
+                    with unlocked(self._path(name)):
                         path = self._move_files(name)
                     del self.failed[name]
                     return path
@@ -585,7 +585,8 @@ class ModelRegistry:
             return gauges[0].learned
 
         if model is not None:  # check before a file is created
-            self._detectors(name, copied_learner(model, _WHERE))
+            with calling(_WHERE):
+                self._detectors(name, copied_learner(model))
         learner = durable(self._path(name), model, watch=watched, **self._options)
         metrics_file = MetricsFile(self.folder / f"{name}{_GAUGES}")
         metrics_file.read(gauges[0], learner.rows_seen)

@@ -38,7 +38,6 @@ from onepass.errors import (
     ShapeError,
     StoreError,
     TypeMismatchError,
-    calling,
 )
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation import matrix
@@ -48,7 +47,6 @@ __all__ = [
     "Block",
     "LearnResult",
     "Request",
-    "aligned",
     "check_labelled",
     "check_size",
     "check_text",
@@ -399,8 +397,6 @@ def read_rows(
     y: ArrayLike | None,
     sample_weight: ArrayLike | None = None,
     time: TimeLike | None = None,
-    *,
-    where: str,
 ) -> Block:
     """Copy rows into a block, which shares no memory with the caller's arrays.
 
@@ -411,32 +407,28 @@ def read_rows(
     X : array-like of shape (n, …), frame, Table, or sequence of dicts
     y : array-like of shape (n,) or (n, c), or None
     sample_weight, time : array-like of shape (n,) or number, optional
-    where : str
-        The public call, for messages.
 
     Raises
     ------
     ShapeError, TypeMismatchError
         If the rows are invalid, or ``y``, ``sample_weight`` or ``time`` has the wrong length.
     """
-    rows = _rows(X, where)
+    rows = _rows(X)
     n = len(rows)
     return Block(
         rows,
-        None if y is None else aligned(y, "y", n, where),
-        None if sample_weight is None else aligned(sample_weight, "sample_weight", n, where),
-        None if time is None else aligned(time, "time", n, where),
+        None if y is None else _aligned(y, "y", n),
+        None if sample_weight is None else _aligned(sample_weight, "sample_weight", n),
+        None if time is None else _aligned(time, "time", n),
     )
 
 
-def check_labelled(y: object, where: str) -> None:
+def check_labelled(y: object) -> None:
     """Check that rows to be learned have targets.
 
     Parameters
     ----------
     y : object
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -446,55 +438,30 @@ def check_labelled(y: object, where: str) -> None:
         raise TypeMismatchError(
             "`y` must have a target for each row, got None. Pass the targets, or use "
             "`predict_pending` for rows whose labels arrive later.",
-            where,
         )
 
 
-def _rows(X: Any, where: str) -> Any:
+def _rows(X: Any) -> Any:
     if isinstance(X, Table):
-        return Table({name: _column(column, name) for name, column in X.columns.items()}, X.n)
+        return Table({name: column.copy() for name, column in X.columns.items()}, X.n)
     if is_frame(X):
         return Table.from_frame(X)
     if isinstance(X, (list, tuple)) and (not X or isinstance(X[0], Mapping)):
         return Table.from_rows(X)
     array = _copied(X)
     if array.ndim < 2 or array.dtype.kind not in _NUMBERS + _MIXED:
-        with calling(where):
-            matrix(X)  # raises the error
+        matrix(X)  # raises the error
     if array.dtype.kind not in _NUMBERS:
         if not isinstance(X, np.ndarray):  # NumPy would convert numbers beside text to text
             array = np.array(X, dtype=object)
-        _check_plain(array, "X", where)
+        _check_plain(array, "X")
     elif array.dtype.itemsize > _NUMBER_BYTES:
         array = array.astype(np.float64)
     return array
 
 
-def _column(values: Array, name: str) -> Array:
-    """Copy a column, converted to a dtype that can be stored."""
-    plain = values.dtype.kind in f"{_KINDS}O"
-    return values.copy() if plain else to_column(values, name)
-
-
-def aligned(part: ArrayLike | TimeLike, name: str, n: int, where: str) -> Array:
-    """Copy targets, weights or times to an array with one value per row.
-
-    Parameters
-    ----------
-    part : array-like of shape (n, …)
-        Values; weights and times may be scalars.
-    name : str
-        Name of the argument.
-    n : int
-        Number of rows.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    ShapeError, TypeMismatchError
-        If there is not one value per row, or a value is not a number, text or date.
-    """
+def _aligned(part: ArrayLike | TimeLike, name: str, n: int) -> Array:
+    """Copy targets, weights or times to an array with one value per row."""
     array = _copied(part)
     if name == "y" and array.dtype.kind == "U" and isinstance(part, (list, tuple)):
         values = np.array(part, dtype=object)  # NumPy converts numbers beside text to text
@@ -508,12 +475,11 @@ def aligned(part: ArrayLike | TimeLike, name: str, n: int, where: str) -> Array:
         raise ShapeError(
             f"`{name}` must have one value for each of {n} rows, got {got}. Pass as "
             "many values as rows.",
-            where,
         )
     if array.dtype.kind == "f" and array.dtype.itemsize > _NUMBER_BYTES:
         return array.astype(np.float64)
     if array.dtype.kind not in _KINDS:
-        _check_plain(array, name, where)
+        _check_plain(array, name)
     return array
 
 
@@ -531,7 +497,7 @@ def _copied(values: Any) -> Array:
         return np.empty((), dtype=object)
 
 
-def _check_plain(array: Array, name: str, where: str) -> None:
+def _check_plain(array: Array, name: str) -> None:
     """Check that values can be stored."""
     if array.dtype.kind in _KINDS:
         return
@@ -541,7 +507,6 @@ def _check_plain(array: Array, name: str, where: str) -> None:
         raise TypeMismatchError(
             f"`{name}` must contain numbers or text, got {got}. Convert the values, or "
             "pass rows with dates as dicts or as a frame.",
-            where,
         )
 
 
@@ -550,14 +515,12 @@ _LONGEST = 12  # max bytes of a character in JSON
 _FEW = 512  # values of a block whose size is not checked
 
 
-def check_text_in(block: Block, where: str) -> None:
+def check_text_in(block: Block) -> None:
     """Check the size of a block before it is encoded.
 
     Parameters
     ----------
     block : Block
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -572,17 +535,15 @@ def check_text_in(block: Block, where: str) -> None:
     if size + _LONGEST * length > _MAX_ENCODED:  # rare: measure it exactly
         for column in values:
             size += sum(len(json.dumps(each)) * n for each, n in Counter(column).items())
-        check_size(size, where)
+        check_size(size)
 
 
-def check_size(nbytes: int, where: str) -> None:
+def check_size(nbytes: int) -> None:
     """Check the size of rows.
 
     Parameters
     ----------
     nbytes : int
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -592,7 +553,6 @@ def check_size(nbytes: int, where: str) -> None:
         raise ShapeError(
             f"`X` must have at most {_MAX_ENCODED:,} bytes, got {nbytes:,}. Pass fewer "
             "rows per call.",
-            where,
         )
 
 
@@ -600,7 +560,7 @@ _MAX_KEY = 512  # characters
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-def check_text(value: object, name: str, where: str) -> None:
+def check_text(value: object, name: str) -> None:
     """Check that a value is text of 1 to 512 characters, without lone surrogates.
 
     Parameters
@@ -608,8 +568,6 @@ def check_text(value: object, name: str, where: str) -> None:
     value : object
     name : str
         Name of the argument.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -623,5 +581,4 @@ def check_text(value: object, name: str, where: str) -> None:
     raise ParameterError(
         f"`{name}` must be text of 1 to {_MAX_KEY} characters without lone surrogates, "
         f"got {got}. Pass text such as str(uuid.uuid4()).",
-        where,
     )
