@@ -30,7 +30,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from onepass.errors import ParameterError, ServiceError, calling, import_extra
+from onepass.errors import ParameterError, ServiceError, calling, import_extra, public
 from onepass.serialization.models import dumps
 from onepass.service.model import copied_learner
 from onepass.service.requests import Block, LearnResult, check_labelled, read_rows
@@ -159,6 +159,7 @@ class _Connection:
 
     _asynchronous: bool
 
+    @public
     def __init__(
         self,
         url: str,
@@ -168,7 +169,6 @@ class _Connection:
         retry_timeout: float = 60.0,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        name = type(self).__name__
         httpx = import_extra("httpx", extra="serve")
         try:
             address = httpx.URL(url)
@@ -179,12 +179,11 @@ class _Connection:
         if not valid:
             raise ParameterError(
                 f"`url` must be a URL such as http://127.0.0.1:8080, got {url!r}. Pass "
-                "scheme, host and port.",
-                name,
+                "scheme, host and port."
             )
         headers = {}
         if token is not None:
-            _check_header(token, "token", name)
+            _check_header(token, "token")
             headers["Authorization"] = f"Bearer {token}"
         if context is None and address.scheme == "https":
             context = ssl.create_default_context()
@@ -217,6 +216,8 @@ class _Connection:
     ) -> LearnResult:
         """Learn the rows of one request."""
         with calling(where):
+            if key is not None:
+                _check_header(key, "key")
             check_labelled(y)
             block = read_rows(X, y, sample_weight, time)
         return _learn_result(
@@ -325,15 +326,14 @@ def _seconds(header: str) -> float:
     return float(header) if header.isdecimal() else 0.0
 
 
-def _check_header(value: object, name: str, where: str) -> None:
+def _check_header(value: object, name: str) -> None:
     """Check that a value can be sent in a header; messages omit the value, which may be secret."""
     printable = isinstance(value, str) and value.isascii() and value.isprintable()
     if not printable or not value or value != str(value).strip():
         received = "other text" if isinstance(value, str) else type(value).__name__
         raise ParameterError(
             f"`{name}` must be text of printable ASCII without leading or trailing blanks, got "
-            f"{received}. Remove line ends and blanks, for example with str.strip.",
-            where,
+            f"{received}. Remove line ends and blanks, for example with str.strip."
         )
 
 
@@ -444,8 +444,6 @@ class AsyncClient(_Connection):
             unknown whether the rows were learned: repeat the call with the same ``key``.
         """
         where = f"{type(self).__name__}.learn"
-        if key is not None:
-            _check_header(key, "key", where)
         return await self._learn(name, X, y, sample_weight, time, where=where, key=key)
 
     async def predict_pending(

@@ -53,7 +53,7 @@ class LabelledRows:
         if any(block.layout != blocks[0].layout for block in blocks):
             raise ParameterError(
                 "`ids` must refer to rows with the same columns, got rows with different columns. "
-                "Nothing was learned. Send labels in one call per set of columns.",
+                "Nothing was learned. Send labels in one call per set of columns."
             )
         keys = [(_KEY + name, self.digests[name]) for name in self.rows]
         return Request(joined(blocks), keys=keys, ids=list(self.rows))
@@ -108,7 +108,7 @@ def id_list(ids: Iterable[str]) -> list[str]:
     if not names or not all(isinstance(name, str) for name in names):
         raise ParameterError(
             "`ids` must be a list of at least one id of a pending row, got "
-            f"{ids!r:.100}. Pass a list of ids, and one label per id.",
+            f"{ids!r:.100}. Pass a list of ids, and one label per id."
         )
     return names
 
@@ -143,7 +143,7 @@ def match(journal: Journal, now: float, ids: Sequence[str], labels: Block) -> La
             raise IdempotencyConflictError(
                 "each id must have one label, got a second, different label for "
                 f"{name!r}. Nothing was learned. Send the first label, or leave out the "
-                "id; a learned label cannot be changed.",
+                "id; a learned label cannot be changed."
             )
         if stored is not None:
             duplicates[name] = repeated_result(journal, stored)
@@ -158,6 +158,6 @@ def _pending_row(journal: Journal, name: str, now: float) -> Block:
         raise ParameterError(
             f"`ids` must refer to rows that wait for their labels, got {name!r:.100}, "
             "which is unknown or has expired. Nothing was learned. Leave out the id; "
-            "to store rows longer, predict them with more `seconds`.",
+            "to store rows longer, predict them with more `seconds`."
         )
     return Block.from_bytes(row.body, str(journal.path))

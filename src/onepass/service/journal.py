@@ -174,14 +174,11 @@ _MAX_DELETED_BYTES = 1 << 27  # max bytes of blocks deleted at once
 _MAX_FREE_PAGES = 1024  # free pages that may stay in the file
 _PAGES_PER_VACUUM = 256  # pages returned to the file system at once
 
-_KEYS_PER_STATEMENT = (16, 4, 1)  # few statements, as each releases the GIL
-_KEYS = {
-    count: "INSERT INTO keys (key, digest, sequence, predictions, at, seal) VALUES "  # noqa: S608
-    + ", ".join(["(?, ?, ?, ?, ?, ?)"] * count)
-    for count in _KEYS_PER_STATEMENT
-}
 _LOG = (
     "INSERT INTO log (sequence, kind, rows, seen, note, body, digest) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_INSERT_KEY = (
+    "INSERT INTO keys (key, digest, sequence, predictions, at, seal) VALUES (?, ?, ?, ?, ?, ?)"
 )
 _INSERT_PENDING = "INSERT OR REPLACE INTO pending (id, until, body, seal) VALUES (?, ?, ?, ?)"
 
@@ -234,7 +231,7 @@ class Journal:
         if sqlite3.sqlite_version_info < _MIN_SQLITE:
             raise StoreError(
                 f"SQLite must be at least {'.'.join(map(str, _MIN_SQLITE))}, got "
-                f"{sqlite3.sqlite_version}. Install a newer Python, which contains SQLite.",
+                f"{sqlite3.sqlite_version}. Install a newer Python, which contains SQLite."
             )
         try:
             if read_only:
@@ -312,7 +309,7 @@ class Journal:
         if not stat.S_ISREG(status.st_mode):
             raise StoreError(
                 f"{self.path} must be a regular file or not exist yet, got a folder or "
-                "a device. Choose another path.",
+                "a device. Choose another path."
             )
         if not status.st_size:
             raise self.damaged("it is empty", ", or remove it to create a new learner")
@@ -330,7 +327,7 @@ class Journal:
         if not self.path.is_file():
             raise StoreError(
                 f"{self.path} must be an existing file, but there is no file at this "
-                "path. Check the path.",
+                "path. Check the path."
             )
         log = Path(f"{os.path.realpath(self.path)}-wal").exists()
         options = "mode=ro" if log else "mode=ro&immutable=1"
@@ -439,13 +436,8 @@ class Journal:
         self.sequence, self.seen, self.digest = sequence, seen, digest
 
     def _write_requests(self, db: sqlite3.Connection, group: Group) -> None:
-        first, results = 0, group.results
-        while first < len(results):
-            count = next(size for size in _KEYS_PER_STATEMENT if size <= len(results) - first)
-            chunk = results[first : first + count]
-            first += count
-            db.execute(_KEYS[count], [value for each in chunk for value in (*each, _seal(*each))])
-        if results:
+        if group.results:
+            db.executemany(_INSERT_KEY, [(*each, _seal(*each)) for each in group.results])
             self.reached("keys")
         if group.pending_rows:
             db.executemany(_INSERT_PENDING, [(*each, _seal(*each)) for each in group.pending_rows])

@@ -122,7 +122,7 @@ def _lock(file: int, path: Path) -> None:
     if not free:
         raise LockedError(
             f"{path} must be open in one process at a time, but {_holder(file)} has it "
-            "open. Stop that process first, or choose another file.",
+            "open. Stop that process first, or choose another file."
         )
 
 

@@ -43,13 +43,13 @@ def copied_learner(learner: Any) -> Learner | Pipeline:
         raise TypeMismatchError(
             "`model` must be a learner of tables or a Pipeline, got "
             f"op.nn.{type(learner).__name__}, whose module cannot be stored in a file. Freeze "
-            "the network, and use it as a feature of a Pipeline with op.features.ONNXFeatures.",
+            "the network, and use it as a feature of a Pipeline with op.features.ONNXFeatures."
         )
     learns = all(hasattr(learner, verb) for verb in ("test_then_train", "frozen_copy"))
     if isinstance(learner, type) or not learns:
         raise TypeMismatchError(
             f"`model` must be a learner of onepass or a Pipeline, got {learner!r:.100}. Pass "
-            "an object such as op.RLSRegressor().",
+            "an object such as op.RLSRegressor()."
         )
     copied: Learner | Pipeline = copy.deepcopy(learner)
     return copied
@@ -74,7 +74,7 @@ def check_compatible(stored: Learner | Pipeline, other: Learner | Pipeline) -> N
         raise ParameterError(
             "`model` must have the class and parameters of the stored learner, "
             f"{clone(stored)!r}, got {clone(other)!r}. Omit `model` to "
-            "continue with the stored learner, or create another file.",
+            "continue with the stored learner, or create another file."
         )
 
 

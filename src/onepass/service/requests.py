@@ -347,15 +347,10 @@ class Request:
         if self.error is not None:
             raise self.error
         if not self.completed or self.learn_result is None:
-            if self.process == os.getpid():
-                raise StoreError(
-                    "the request must be completed, but it is pending. Call wait().",
-                    "Request.result",
-                )
             raise StoreError(
-                f"the request must be completed by process {self.process}, which "
-                f"created it, got a call in process {os.getpid()}. Wait for the result "
-                "there, or send the rows again with the same key.",
+                f"the request must be completed by process {self.process}, which created it, got "
+                f"an earlier call in process {os.getpid()}. Call `wait` in the process that "
+                "created it, or send the rows again with the same key.",
                 "Request.result",
             )
         return self.learn_result
@@ -437,7 +432,7 @@ def check_labelled(y: object) -> None:
     if y is None:
         raise TypeMismatchError(
             "`y` must have a target for each row, got None. Pass the targets, or use "
-            "`predict_pending` for rows whose labels arrive later.",
+            "`predict_pending` for rows whose labels arrive later."
         )
 
 
@@ -474,7 +469,7 @@ def _aligned(part: ArrayLike | TimeLike, name: str, n: int) -> Array:
         got = f"the shape {array.shape}" if array.ndim else "no list of values of equal shape"
         raise ShapeError(
             f"`{name}` must have one value for each of {n} rows, got {got}. Pass as "
-            "many values as rows.",
+            "many values as rows."
         )
     if array.dtype.kind == "f" and array.dtype.itemsize > _NUMBER_BYTES:
         return array.astype(np.float64)
@@ -506,7 +501,7 @@ def _check_plain(array: Array, name: str) -> None:
         got = type(invalid).__name__ if array.dtype.kind == "O" else str(array.dtype)
         raise TypeMismatchError(
             f"`{name}` must contain numbers or text, got {got}. Convert the values, or "
-            "pass rows with dates as dicts or as a frame.",
+            "pass rows with dates as dicts or as a frame."
         )
 
 
@@ -552,7 +547,7 @@ def check_size(nbytes: int) -> None:
     if nbytes > _MAX_ENCODED:
         raise ShapeError(
             f"`X` must have at most {_MAX_ENCODED:,} bytes, got {nbytes:,}. Pass fewer "
-            "rows per call.",
+            "rows per call."
         )
 
 
@@ -580,5 +575,5 @@ def check_text(value: object, name: str) -> None:
             return
     raise ParameterError(
         f"`{name}` must be text of 1 to {_MAX_KEY} characters without lone surrogates, "
-        f"got {got}. Pass text such as str(uuid.uuid4()).",
+        f"got {got}. Pass text such as str(uuid.uuid4())."
     )

@@ -130,13 +130,13 @@ def check_format(db: sqlite3.Connection, path: Path) -> None:
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise CorruptStoreError(
             f"{path} must be the file of a durable learner, got another program's "
-            "database. Choose another path.",
+            "database. Choose another path."
         )
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     if version > FORMAT:
         raise StoreError(
             f"{path} must have a format up to {FORMAT}, got format {version} of a newer "
-            "onepass. Upgrade onepass.",
+            "onepass. Upgrade onepass."
         )
     problem = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
     statements = db.execute(  # except the statistics tables of ANALYZE

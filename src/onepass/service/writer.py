@@ -227,7 +227,7 @@ class Writer:
             raise StoreError(
                 f"{self.journal.path} must be used outside callbacks and watchers, "
                 "which would wait for themselves, got a call from one. Use `request`, "
-                "which does not wait, or another thread.",
+                "which does not wait, or another thread."
             )
 
     def close(self) -> None:
@@ -386,7 +386,7 @@ class Writer:
         if entry.kind != "learn":
             raise CorruptStoreError(
                 f"{self.journal.path} is not as it was written: the snapshot of its rollback, "
-                f"block {entry.sequence:,}, is missing. Restore it from a backup.",
+                f"block {entry.sequence:,}, is missing. Restore it from a backup."
             )
         block = Block.from_bytes(entry.body, str(self.journal.path))
         try:
