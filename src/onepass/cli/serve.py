@@ -144,6 +144,7 @@ def serve(
     quiet
         Do not print the address.
     """
+    from onepass.errors import calling
     from onepass.service.http.auth import check_safe, is_loopback
     from onepass.service.http.log import log as write_log
     from onepass.service.http.log import set_up
@@ -151,11 +152,16 @@ def serve(
     from onepass.service.registry import ModelRegistry
 
     where = "serve"
-    with usage_errors(where, settings=settings), Stopping() as stopping, ExitStack() as stack:
+    with (
+        usage_errors(where, settings=settings),
+        calling(where),
+        Stopping() as stopping,
+        ExitStack() as stack,
+    ):
         found = _tokens(tokens)
-        check_safe(host, found, where)
+        check_safe(host, found)
         listening = Listening(host, port, certificate, key, request_timeout, idle_timeout)
-        sockets = [stack.enter_context(each) for each in listening.bind(where)]
+        sockets = [stack.enter_context(each) for each in listening.bind()]
         sources = parse_sources(source)
         set_up(log)
         try:

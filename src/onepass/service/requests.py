@@ -438,7 +438,7 @@ def check_labelled(y: object) -> None:
 
 def _rows(X: Any) -> Any:
     if isinstance(X, Table):
-        return Table({name: column.copy() for name, column in X.columns.items()}, X.n)
+        return Table({name: _column(column, name) for name, column in X.columns.items()}, X.n)
     if is_frame(X):
         return Table.from_frame(X)
     if isinstance(X, (list, tuple)) and (not X or isinstance(X[0], Mapping)):
@@ -453,6 +453,12 @@ def _rows(X: Any) -> Any:
     elif array.dtype.itemsize > _NUMBER_BYTES:
         array = array.astype(np.float64)
     return array
+
+
+def _column(values: Array, name: str) -> Array:
+    """Copy a column, converted to a dtype that can be stored."""
+    plain = values.dtype.kind in f"{_KINDS}O"
+    return values.copy() if plain else to_column(values, name)
 
 
 def _aligned(part: ArrayLike | TimeLike, name: str, n: int) -> Array:

@@ -94,13 +94,8 @@ class Listening:
     request_timeout: float = 30.0
     idle_timeout: float = 75.0
 
-    def bind(self, where: str) -> list[socket.socket]:
+    def bind(self) -> list[socket.socket]:
         """Open listening sockets, one for each address of the host.
-
-        Parameters
-        ----------
-        where : str
-            The public call, for messages.
 
         Raises
         ------
@@ -115,12 +110,11 @@ class Listening:
         except OSError as error:
             raise ParameterError(
                 "--certificate and --key must be PEM files that belong together, got: "
-                f"{error}. Check both paths, or create a new pair.",
-                where,
+                f"{error}. Check both paths, or create a new pair."
             ) from error
         if self.port >= 1 << 16:  # getaddrinfo would reduce it modulo 65536
             raise ParameterError(
-                f"--port must be from 0 to 65535, got {self.port}. Choose another port.", where
+                f"--port must be from 0 to 65535, got {self.port}. Choose another port."
             )
         sockets: list[socket.socket] = []
         unavailable = OSError("no address")
@@ -138,8 +132,7 @@ class Listening:
             raise ParameterError(
                 f"{self.host}:{self.port} must be a free address, but the server cannot "
                 f"listen on it: {error.strerror or error}. Stop the process that "
-                "listens there, or choose another --host or --port.",
-                where,
+                "listens there, or choose another --host or --port."
             ) from error
         return sockets
 
