@@ -39,7 +39,7 @@ def _local(function: Call, items: Sequence[Any], workers: int | None) -> Generat
                 raise
 
 
-def _ended(what: str, error: Exception) -> ProcessError:
+def _early_end(what: str, error: Exception) -> ProcessError:
     """Return the error for processes that ended early."""
     return ProcessError(
         f"{what} must not end early, got: {error}. Check whether memory is short. The shards "
@@ -70,7 +70,7 @@ def _ray(function: Call, items: Sequence[Any], workers: int | None) -> Generator
                 ray.get(done)
                 yield running.pop(done)
         except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError) as error:
-            raise _ended(f"the process of shard {running[done]}", error) from error
+            raise _early_end(f"the process of shard {running[done]}", error) from error
         finally:
             for one in running:
                 ray.cancel(one)
@@ -92,7 +92,7 @@ def _dask(function: Call, items: Sequence[Any], workers: int | None) -> Generato
                 future.result()
                 yield futures[future]
         except distributed.KilledWorker as error:
-            raise _ended("the workers of Dask", error) from error
+            raise _early_end("the workers of Dask", error) from error
         finally:
             client.cancel(list(futures))
 
