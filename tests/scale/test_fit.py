@@ -265,7 +265,6 @@ def test_categories_that_cannot_be_merged_name_the_shards(tmp_path: Path) -> Non
         ({"engine": "spork"}, "`engine` must be one of local, ray"),
         ({"workers": 0}, "`workers` must be >= 1"),
         ({"on_bad_shard": "no"}, "`on_bad_shard`"),
-        ({"on_progress": 3}, "`on_progress`"),
         ({"workdir": "s3://bucket/w"}, "`workdir` must be a folder"),
         ({"start": 3}, "'start' must be omitted"),
         ({"missing": "no"}, "`missing`"),
@@ -286,8 +285,6 @@ def test_refused_models(shards: str) -> None:
         _fit(shards, Ridge())
     with pytest.raises(TypeMismatchError, match="RLSRegressor'>"):
         _fit(shards, op.RLSRegressor)
-    with pytest.raises(TypeMismatchError, match=r"`shards` must be a path, .* got Table"):
-        _fit(table(0), op.RLSRegressor())
     function = op.ORFitRegressor(memory=None, noise=1.0, feature_map=np.abs)
     with pytest.raises(CheckpointError, match="feature_map"):  # files contain no functions
         _fit(shards, function)

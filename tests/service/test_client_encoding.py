@@ -17,7 +17,7 @@ def test_missing_values_survive_encoding() -> None:
         {"km": 1.0, "kind": "é", "word": "a", "at": dt.datetime(2026, 11, 22, 1, 2, 3, 4, dt.UTC)},
         {"km": None, "kind": "", "word": None, "at": None},
     ]
-    sent = read_rows(rows, ["x", ""], where="here")
+    sent = read_rows(rows, ["x", ""])
     body, length = encode_tensors(sent, {})
     found = v2.read(body, header=str(length), learning=True)
     assert found.X.names == ["km", "kind", "word", "at"]

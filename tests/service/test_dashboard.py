@@ -27,7 +27,7 @@ EXPRESSIONS: list[str] = [
 @pytest.fixture(scope="module")
 def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """Metrics of a service that has learned and predicted, with their labels."""
-    registry = ModelRegistry(tmp_path_factory.mktemp("served"), "here")
+    registry = ModelRegistry(tmp_path_factory.mktemp("served"))
     served = registry.create("m", op.RLSRegressor())
     served.durable.learn(np.ones((3, 2)), np.ones(3))
     served.gauges.observe_predict(3, 0.001)

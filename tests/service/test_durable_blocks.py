@@ -15,8 +15,6 @@ from onepass.errors import CorruptStoreError, NotFittedError
 from onepass.service.requests import (
     Block,
     Request,
-    array_from_bytes,
-    array_to_bytes,
     joined,
     read_rows,
     runs,
@@ -142,14 +140,14 @@ def rows_of(block: Block) -> list[str]:
     ],
 )
 def test_layouts_differ_by_columns_and_types(one: Any, other: Any) -> None:
-    a, b = (read_rows(each, [1.0], where="here") for each in (one, other))
+    a, b = (read_rows(each, [1.0]) for each in (one, other))
     assert a.layout != b.layout
 
 
 def test_layouts_differ_by_type_of_targets_weights_and_times() -> None:
     X = [[1.0]]
     found = {
-        read_rows(X, *rest, where="here").layout
+        read_rows(X, *rest).layout
         for rest in (
             ([1.0],), ([1],), (["a"],), ([[1.0]],), ([True],), ([1.0], 2.0), ([1.0], None, [3.0]),
             ([1.0], None, [np.datetime64("2026-01-01")]), ([1.0], 2.0, [3.0]), ([1.0], 2),
@@ -175,23 +173,18 @@ def test_runs_keep_the_order_and_are_bounded() -> None:
         st.just(np.array(["2026-01-01"], dtype="datetime64[us]")),
     )
 )
-def test_arrays_are_decoded_as_they_were_encoded(predictions: Any) -> None:
-    assert snapshot(array_from_bytes(array_to_bytes(predictions))) == snapshot(predictions)
-
-
-@given(st.binary(max_size=50))
-def test_random_bytes_are_no_array(data: bytes) -> None:
-    with pytest.raises(CorruptStoreError):
-        array_from_bytes(data)
+def test_predictions_are_decoded_as_they_were_encoded(predictions: Any) -> None:
+    data = Block(predictions).to_bytes()
+    assert snapshot(Block.from_bytes(data, "here").X) == snapshot(predictions)
 
 
 @pytest.mark.parametrize("labels", [[1, "a"], ["a", True], ("a", 1.5), [["a"], [1]]])
 def test_mixed_labels_are_not_converted_to_text(labels: Any) -> None:
     """The learner checks that labels have one type."""
-    y = read_rows(np.ones((2, 1)), labels, where="here").y
+    y = read_rows(np.ones((2, 1)), labels).y
     assert y is not None
     assert y.tolist() == list(labels)
-    assert read_rows(np.ones((2, 1)), ["a", "b"], where="here").y.dtype == "<U1"  # type: ignore[union-attr]
+    assert read_rows(np.ones((2, 1)), ["a", "b"]).y.dtype == "<U1"  # type: ignore[union-attr]
 
 
 def test_standard_deviations_equal_those_of_the_learner(tmp_path: Path) -> None:

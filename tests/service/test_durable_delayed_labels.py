@@ -140,7 +140,7 @@ def test_unknown_ids_are_refused(durable: Durable, name: str) -> None:
         durable.learn_labels([name], [1.0])
 
 
-@pytest.mark.parametrize("ids", ["abc", [], (), None, 7, [7], [None], [b"a"], [["a"]], [{}]])
+@pytest.mark.parametrize("ids", [[], (), [7], [None], [b"a"], [["a"]], [{}]])
 def test_invalid_lists_of_ids_are_refused(durable: Durable, ids: Any) -> None:
     with pytest.raises(ParameterError, match="a list of at least one id"):
         durable.learn_labels(ids, [1.0])

@@ -22,8 +22,7 @@ from forked_python import run_forked
 
 import onepass as op
 from onepass.errors import CheckpointWarning, StoreError
-from onepass.service import Durable
-from onepass.service.model import ManagedModel
+from onepass.service import Durable, writer
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such limits there")
 
@@ -85,8 +84,7 @@ def test_rows_are_not_learned_while_the_disk_is_full(
         fill_disk(durable)
         i = until_full(durable)
         counted: list[Any] = []
-        model = durable._writer.model
-        monkeypatch.setattr(type(model), "learn", lambda *_: counted.append(1))
+        monkeypatch.setattr(writer, "learn_block", lambda *_: counted.append(1))
         for _ in range(5):
             with pytest.raises(StoreError, match="full"):
                 durable.learn(X[i : i + 5], Y[i : i + 5])
@@ -427,7 +425,7 @@ def test_memory_error_while_learning_leaves_the_state_unchanged(
         def small(*_: Any) -> Any:
             raise MemoryError("for once")
 
-        monkeypatch.setattr(ManagedModel, "learn", small)
+        monkeypatch.setattr(writer, "learn_block", small)
         given = durable.request(X[:1], Y[:1])
         for verb in (lambda: durable.learn(X[:1], Y[:1]), durable.snapshot, durable.model):
             with pytest.raises(MemoryError, match="for once"):
@@ -455,7 +453,7 @@ def test_memory_error_on_opening_is_raised_unchanged(
     def small(*_: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr(ManagedModel, "learn", small)
+    monkeypatch.setattr(writer, "learn_block", small)
     with pytest.raises(MemoryError):
         op.durable(path)
     monkeypatch.undo()

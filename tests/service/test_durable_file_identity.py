@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import onepass as op
-from onepass.errors import CheckpointWarning, ParameterError, StoreError
+from onepass.errors import CheckpointWarning, StoreError
 
 X = np.random.default_rng(0).normal(size=(9, 6))
 Y = X @ np.arange(6.0)
@@ -59,12 +59,6 @@ def test_relative_path_does_not_depend_on_later_directories(
         monkeypatch.chdir("there")
         durable.learn(X[:5], Y[:5])
         assert durable.ready
-
-
-@pytest.mark.parametrize("path", [None, "", "a\0b", b"m.db", 3], ids=repr)
-def test_invalid_paths_are_refused(path: Any) -> None:
-    with pytest.raises(ParameterError, match="must be the path of a file"):
-        op.durable(path, op.RLSRegressor())
 
 
 @pytest.mark.filterwarnings("ignore::onepass.errors.CheckpointWarning")

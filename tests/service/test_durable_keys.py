@@ -128,9 +128,10 @@ def test_any_text_can_be_a_key(durable: Durable, key: str) -> None:
 
 
 def test_source_without_position_is_refused(durable: Durable) -> None:
-    for given in ({"source": "a"}, {"position": "b"}):
-        with pytest.raises(ParameterError, match="together"):
+    for given, missing in (({"source": "a"}, "position"), ({"position": "b"}, "source")):
+        with pytest.raises(ParameterError) as raised:
             durable.learn(X[:1], Y[:1], **given)
+        assert raised.value.argument == missing
 
 
 def together(durable: Durable, *given: dict[str, Any]) -> list[Any]:

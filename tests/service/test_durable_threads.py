@@ -18,7 +18,6 @@ from durable_files import copy_after_crash, paused_writer, state_bits
 import onepass as op
 from onepass.errors import OnepassError, StoreError
 from onepass.service.journal import Journal
-from onepass.service.model import ManagedModel
 from onepass.service.requests import Block, Request
 from onepass.service.writer import Writer
 
@@ -427,7 +426,7 @@ def test_error_after_the_commit_loses_no_rows(
         def small(_: Any) -> Any:
             raise MemoryError("for once")
 
-        monkeypatch.setattr(ManagedModel, "frozen", small)
+        monkeypatch.setattr(op.RLSRegressor, "frozen_copy", small)
         assert durable.learn(X[5:9], Y[5:9]).version == 2
         assert "for once" in str(durable.error)
         monkeypatch.undo()

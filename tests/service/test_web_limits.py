@@ -210,9 +210,9 @@ def test_token_files_are_parsed() -> None:
         assert "a" * 16 not in str(error.value)
     for host in ("0.0.0.0", "::", "192.168.1.1", "example.org"):  # noqa: S104  it is refused
         with pytest.raises(ParameterError):
-            check_safe(host, Tokens({}), "serve")
+            check_safe(host, Tokens({}))
     for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost"):
-        check_safe(host, Tokens({}), "serve")
+        check_safe(host, Tokens({}))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")

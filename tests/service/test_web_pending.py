@@ -110,7 +110,7 @@ def test_commit_timeouts_are_commit_timeout_errors(tmp_path: Path) -> None:
     """Also if the clock of the event loop is coarser than its timers."""
 
     async def late() -> int:
-        service = Service(ModelRegistry(tmp_path, "test"), Tokens({}), Limits(), None, 0.05)
+        service = Service(ModelRegistry(tmp_path), Tokens({}), Limits(), None, 0.05)
         futures = [asyncio.get_running_loop().create_future() for _ in range(200)]
         waits = [service.committed(each, "m") for each in futures]
         found = await asyncio.gather(*waits, return_exceptions=True)

@@ -8,10 +8,10 @@ import warnings
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
-pytest.importorskip("msgspec")
 from onepass.service.protocol import v2
 from onepass.service.protocol.rows import DecodedRequest, EncodedResponse
 
@@ -174,8 +174,9 @@ def test_kserve_sends_columns(*, binary: bool) -> None:
 
 def test_kserve_reads_metadata() -> None:
     models = module("kserve.protocol.rest.v2_datamodels")
-    response = json.loads(v2.server("1.0").body)
-    assert models.ServerMetadataResponse(**response).extensions == ["binary_tensor_data"]
-    response = json.loads(v2.model("flow", versions=["7"], learner="RLSRegressor").body)
-    found = models.ModelMetadataResponse(**response)
+    server = v2.ServerMetadata("onepass", "1.0", ["binary_tensor_data"])
+    found = models.ServerMetadataResponse(**msgspec.to_builtins(server))
+    assert found.extensions == ["binary_tensor_data"]
+    model = v2.metadata("flow", versions=["7"], learner="RLSRegressor")
+    found = models.ModelMetadataResponse(**msgspec.to_builtins(model))
     assert (found.inputs[0].name, found.inputs[0].shape) == ("X", [-1, -1])

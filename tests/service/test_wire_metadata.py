@@ -1,11 +1,13 @@
 """Metadata of the server and its models."""
 
 import json
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-pytest.importorskip("msgspec")
+from onepass.errors import NotFoundError
 from onepass.service.protocol import v2
 
 
@@ -13,14 +15,8 @@ def tensor(name: str, datatype: str, *shape: int, **more: Any) -> dict[str, Any]
     return {"name": name, "datatype": datatype, "shape": list(shape)} | more
 
 
-def test_metadata_of_the_server() -> None:
-    assert json.loads(v2.server("1.0").body) == {
-        "name": "onepass", "version": "1.0", "extensions": ["binary_tensor_data"]
-    }  # fmt: skip
-
-
 def test_metadata_of_an_unfitted_model() -> None:
-    metadata = json.loads(v2.model("flow", versions=["0"], learner="RLSRegressor").body)
+    metadata = msgspec.to_builtins(v2.metadata("flow", versions=["0"], learner="RLSRegressor"))
     assert metadata == {
         "name": "flow", "versions": ["0"], "platform": "onepass_RLSRegressor",
         "inputs": [tensor("X", "FP64", -1, -1)], "outputs": [tensor("y", "FP64", -1)],
@@ -28,14 +24,14 @@ def test_metadata_of_an_unfitted_model() -> None:
 
 
 def test_metadata_of_a_model_of_rows_without_names() -> None:
-    reply = v2.model("flow", versions=["7"], learner="RLSRegressor", features=3, outputs=2)
-    metadata = json.loads(reply.body)
+    reply = v2.metadata("flow", versions=["7"], learner="RLSRegressor", features=3, outputs=2)
+    metadata = msgspec.to_builtins(reply)
     assert metadata["inputs"] == [tensor("X", "FP64", -1, 3)]
     assert metadata["outputs"] == [tensor("y", "FP64", -1, 2)]
 
 
 def test_metadata_of_a_classifier_of_named_columns() -> None:
-    reply = v2.model(
+    reply = v2.metadata(
         "late",
         versions=["7"],
         learner="Pipeline",
@@ -44,7 +40,7 @@ def test_metadata_of_a_classifier_of_named_columns() -> None:
         classes=2,
         probabilities=True,
     )
-    metadata = json.loads(reply.body)
+    metadata = msgspec.to_builtins(reply)
     assert metadata["inputs"] == [
         tensor("speed", "FP64", -1), tensor("wet", "BOOL", -1), tensor("gear", "BYTES", -1),
         tensor("at", "BYTES", -1, parameters={"content_type": "datetime"}),
@@ -56,6 +52,8 @@ def test_metadata_of_a_classifier_of_named_columns() -> None:
 
 
 def test_error_responses_escape_any_text() -> None:
-    reply = v2.failed('no "such" model: \ud800 🚗\n')
-    assert reply.kind == "application/json"
-    assert json.loads(reply.body) == {"error": 'no "such" model: \\ud800 🚗\n'}
+    responses = pytest.importorskip("onepass.service.http.responses")
+    error = NotFoundError('no "such" model: \ud800 🚗\n')
+    response = responses.ErrorResponses(Path())(error, "id", "GET /")
+    assert response.media_type == "application/json"
+    assert json.loads(response.body) == {"error": 'no "such" model: \\ud800 🚗\n'}

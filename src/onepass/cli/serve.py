@@ -144,33 +144,34 @@ def serve(
     quiet
         Do not print the address.
     """
+    from onepass.errors import calling
     from onepass.service.http.auth import check_safe, is_loopback
     from onepass.service.http.log import log as write_log
     from onepass.service.http.log import set_up
-    from onepass.service.http.server import (
-        Listening,
-        Stopping,
-        consume,
-        open_registry,
-        parse_sources,
-        run,
-    )
+    from onepass.service.http.server import Listening, Stopping, parse_sources, run
+    from onepass.service.registry import ModelRegistry
 
     where = "serve"
-    with usage_errors(where, settings=settings), Stopping() as stopping, ExitStack() as stack:
+    with (
+        usage_errors(where, settings=settings),
+        calling(where),
+        Stopping() as stopping,
+        ExitStack() as stack,
+    ):
         found = _tokens(tokens)
-        check_safe(host, found, where)
+        check_safe(host, found)
         listening = Listening(host, port, certificate, key, request_timeout, idle_timeout)
-        sockets = [stack.enter_context(each) for each in listening.bind(where)]
+        sockets = [stack.enter_context(each) for each in listening.bind()]
         sources = parse_sources(source)
         set_up(log)
         try:
-            registry = open_registry(
+            registry = ModelRegistry(
                 data, window=window, drift=drift, max_queued=max_queued,
                 snapshot_rows=snapshot_rows, snapshot_seconds=snapshot_seconds, snapshots=snapshots,
                 max_features=max_features, max_pending=max_pending,
             )  # fmt: skip
             with closing(registry):
+                registry.open_all()
                 _begun(registry, model, name, task, values(settings))
                 from onepass.service.http.app import create_app
                 from onepass.service.protocol.limits import Limits
@@ -179,7 +180,8 @@ def serve(
                     registry, tokens=found, limits=Limits(nbytes=max_bytes, rows=max_rows),
                     default_model=default_model, commit_timeout=commit_timeout,
                 )  # fmt: skip
-                consume(registry, sources)
+                for learner, opened in sources:
+                    registry.consume(learner, opened)
                 if found and certificate is None and not is_loopback(host):
                     write_log("tokens are sent over plain HTTP", why="there is no --certificate")
                 run(

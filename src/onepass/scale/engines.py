@@ -39,6 +39,15 @@ def _local(function: Call, items: Sequence[Any], workers: int | None) -> Generat
                 raise
 
 
+def _early_end(what: str, error: Exception) -> ProcessError:
+    """Return the error for processes that ended early."""
+    return ProcessError(
+        f"{what} must not end early, got: {error}. Check whether memory is short. The shards "
+        "learned so far remain in `workdir`.",
+        _WHERE,
+    )
+
+
 def _ray(function: Call, items: Sequence[Any], workers: int | None) -> Generator[Any]:
     """Run as Ray tasks of one CPU each, in the cluster that ``ray.init`` finds, else a new one."""
     ray: Any = import_extra("ray", extra="ray")
@@ -61,11 +70,7 @@ def _ray(function: Call, items: Sequence[Any], workers: int | None) -> Generator
                 ray.get(done)
                 yield running.pop(done)
         except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError) as error:
-            raise ProcessError(
-                f"the process of shard {running[done]} must not end early, got: {error}. Check "
-                "whether memory is short. The shards learned so far remain in `workdir`.",
-                _WHERE,
-            ) from error
+            raise _early_end(f"the process of shard {running[done]}", error) from error
         finally:
             for one in running:
                 ray.cancel(one)
@@ -87,11 +92,7 @@ def _dask(function: Call, items: Sequence[Any], workers: int | None) -> Generato
                 future.result()
                 yield futures[future]
         except distributed.KilledWorker as error:
-            raise ProcessError(
-                f"the workers of Dask must not end early, got: {error}. Check whether "
-                "memory is short. The shards learned so far remain in `workdir`.",
-                _WHERE,
-            ) from error
+            raise _early_end("the workers of Dask", error) from error
         finally:
             client.cancel(list(futures))
 

@@ -48,7 +48,6 @@ from onepass.errors import (
     MergeError,
     NumericalError,
     ParameterError,
-    TypeMismatchError,
     calling,
     import_extra,
 )
@@ -136,8 +135,6 @@ def combine(summaries: Iterable[bytes], **replacements: object) -> Any:
     ------
     ParameterError
         If there is no summary, or the same summary twice.
-    TypeMismatchError
-        If a summary is not bytes.
     CheckpointError
         If a summary is damaged.
     MergeError
@@ -146,13 +143,7 @@ def combine(summaries: Iterable[bytes], **replacements: object) -> Any:
     model, seen = None, dict[bytes, int]()
     for i, data in enumerate(summaries):
         where = f"federated.combine: summary {i}"
-        if not isinstance(data, (bytes, bytearray, memoryview)):
-            raise TypeMismatchError(
-                f"must be the bytes of one site, got {type(data).__name__}. Pass a list "
-                "of what `summary` returned at each site.",
-                where,
-            )
-        data = bytes(data)  # noqa: PLW2901
+        data = bytes(memoryview(data))  # noqa: PLW2901
         if (first := seen.setdefault(data, i)) != i:
             raise ParameterError(
                 f"each site must occur once, got the bytes of summary {first} again. "
@@ -230,8 +221,6 @@ def private(
     ------
     ParameterError
         If a parameter is out of range, there are no rows, or the model has another kind of state.
-    TypeMismatchError
-        If a block is not a pair.
     NumericalError
         If the noise exceeds the number of rows.
     MissingExtraError
@@ -261,13 +250,7 @@ def private(
         seed = validation.whole(seed, "seed", low=0)
     fresh, names = clone(model), validation.class_names(getattr(model, "classes", None))
     gram = cross = squares = np.zeros(())
-    for block in blocks:
-        if not (isinstance(block, (tuple, list)) and len(block) == 2):
-            raise TypeMismatchError(
-                f"each block must be a pair (X, y), got {type(block).__name__}. Pass "
-                "[(X, y)], or ((rows.X, rows.y) for rows in stream)."
-            )
-        X, y = block
+    for X, y in blocks:
         rows, columns = validation.matrix(X, **fresh._shape())  # noqa: SLF001
         fresh._set_features(rows.shape[1], columns)  # noqa: SLF001
         targets, _ = fresh._receive_targets(y, len(rows), None)  # noqa: SLF001

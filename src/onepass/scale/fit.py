@@ -158,7 +158,7 @@ def fit(
         If there are no shards, or one of them is damaged, changes while it is read, or cannot be
         learned; the message names it.
     TypeMismatchError
-        If ``model`` or ``shards`` is of another type.
+        If ``model`` is of another type.
     MergeError
         If models of this kind, or the models of two shards, cannot be merged.
     ParameterError
@@ -181,7 +181,7 @@ def fit(
     >>> report.rows, report.merging, round(float(report.model.coef_[0]), 6)
     (8, 'exact', 2.0)
     """
-    _check(model, engine, workers, workdir, on_bad_shard, on_progress, options)
+    _check(model, engine, workers, workdir, on_bad_shard, options)
     with ExitStack() as stack:
         if workdir is None:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="onepass-")))
@@ -311,14 +311,13 @@ def _bad_shard(shard: Shard, error: object) -> SourceError:
 
 def _check(
     model: Any, engine: str, workers: object, workdir: Any, on_bad_shard: str,
-    on_progress: object, options: Iterable[str],
+    options: Iterable[str],
 ) -> None:  # fmt: skip
     """Check the arguments."""
     ranges: dict[str, tuple[object, object, str]] = {
         "engine": (engine, engine in ENGINES, f"one of {', '.join(ENGINES)}"),
         "workers": (workers, workers is None or (type(workers) is int and workers > 0), ">= 1"),
         "on_bad_shard": (on_bad_shard, on_bad_shard in {"error", "skip"}, "'error' or 'skip'"),
-        "on_progress": (on_progress, on_progress is None or callable(on_progress), "a function"),
         "workdir": (
             workdir, workdir is None or not is_url(os.fspath(workdir)), "a folder, not an address"
         ),
@@ -350,12 +349,6 @@ def _check(
 
 def _shards(source: Any, options: dict[str, Any]) -> list[Shard]:
     """Return the files to learn, with absolute paths, since workers may have other folders."""
-    if not isinstance(source, (str, os.PathLike, list, tuple)):
-        raise TypeMismatchError(
-            "`shards` must be a path, an address, a pattern, a folder or files, got "
-            f"{type(source).__name__}. Rows in memory are learned by partial_fit.",
-            _WHERE,
-        )
     found, _ = find_files(source, ReadOptions(format=options.get("format")))
     shards = []
     for i, (file, partitions) in enumerate(found):

@@ -30,8 +30,9 @@ from urllib.parse import quote
 
 import numpy as np
 
-from onepass.errors import ParameterError, ServiceError, TypeMismatchError, import_extra
-from onepass.service.model import ManagedModel
+from onepass.errors import ParameterError, ServiceError, calling, import_extra, public
+from onepass.serialization.models import dumps
+from onepass.service.model import copied_learner
 from onepass.service.requests import Block, LearnResult, check_labelled, read_rows
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation.table import Table, TableLike
@@ -158,6 +159,7 @@ class _Connection:
 
     _asynchronous: bool
 
+    @public
     def __init__(
         self,
         url: str,
@@ -167,7 +169,6 @@ class _Connection:
         retry_timeout: float = 60.0,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        name = type(self).__name__
         httpx = import_extra("httpx", extra="serve")
         try:
             address = httpx.URL(url)
@@ -178,12 +179,11 @@ class _Connection:
         if not valid:
             raise ParameterError(
                 f"`url` must be a URL such as http://127.0.0.1:8080, got {url!r}. Pass "
-                "scheme, host and port.",
-                name,
+                "scheme, host and port."
             )
         headers = {}
         if token is not None:
-            _check_header(token, "token", name)
+            _check_header(token, "token")
             headers["Authorization"] = f"Bearer {token}"
         if context is None and address.scheme == "https":
             context = ssl.create_default_context()
@@ -198,20 +198,28 @@ class _Connection:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.url}>"
 
+    def _features(self, X: TableLike, verb: str) -> Block:
+        """Copy rows to predict."""
+        with calling(f"{type(self).__name__}.{verb}"):
+            return read_rows(X, None)
+
     async def _learn(
-        self, name: str, row: Sequence[Any], where: str, key: str | None = None
+        self,
+        name: str,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        time: Any = None,
+        *,
+        where: str,
+        key: str | None = None,
     ) -> LearnResult:
-        """Learn the rows of one request: X, y, and optionally sample_weight and time."""
-        if not isinstance(row, (tuple, list)) or not 2 <= len(row) <= 4:
-            raise TypeMismatchError(
-                "`rows` must yield, for each request, a tuple of X and y, and "
-                f"optionally sample_weight and time, got {type(row).__name__}. Yield "
-                "tuples such as ([[0.5]], [1.0]).",
-                where,
-            )
-        X, y, weight, times = (*row, None, None)[:4]
-        check_labelled(y, where)
-        block = read_rows(X, y, weight, times, where=where)
+        """Learn the rows of one request."""
+        with calling(where):
+            if key is not None:
+                _check_header(key, "key")
+            check_labelled(y)
+            block = read_rows(X, y, sample_weight, time)
         return _learn_result(
             await self._send_rows(name, "learn", block, key or secrets.token_hex(16))
         )
@@ -318,26 +326,14 @@ def _seconds(header: str) -> float:
     return float(header) if header.isdecimal() else 0.0
 
 
-def _iterated(rows: Any, where: str) -> Iterator[Any]:
-    """Return an iterator over the rows of ``learn_each``."""
-    if not isinstance(rows, Iterable):
-        raise TypeMismatchError(
-            f"`rows` must be an iterable of tuples, got {type(rows).__name__}. Pass a "
-            "list such as [([[0.5]], [1.0])].",
-            where,
-        )
-    return iter(rows)
-
-
-def _check_header(value: object, name: str, where: str) -> None:
+def _check_header(value: object, name: str) -> None:
     """Check that a value can be sent in a header; messages omit the value, which may be secret."""
     printable = isinstance(value, str) and value.isascii() and value.isprintable()
     if not printable or not value or value != str(value).strip():
         received = "other text" if isinstance(value, str) else type(value).__name__
         raise ParameterError(
             f"`{name}` must be text of printable ASCII without leading or trailing blanks, got "
-            f"{received}. Remove line ends and blanks, for example with str.strip.",
-            where,
+            f"{received}. Remove line ends and blanks, for example with str.strip."
         )
 
 
@@ -387,7 +383,7 @@ class AsyncClient(_Connection):
         ServiceError
             If the service rejects the request, or does not respond in time.
         """
-        block = read_rows(X, None, where=f"{type(self).__name__}.predict")
+        block = self._features(X, "predict")
         return _decode_tensors(await self._send_rows(name, "infer", block))["y"]
 
     async def predict_proba(self: _Connection, name: str, X: TableLike) -> tuple[Array, Array]:
@@ -410,8 +406,8 @@ class AsyncClient(_Connection):
         ServiceError
             If the service refuses the request, or does not respond in time.
         """
-        block, names = read_rows(X, None, where=f"{type(self).__name__}.predict_proba"), _SHARES
-        arrays = _decode_tensors(await self._send_rows(name, "infer", block, outputs=names))
+        block = self._features(X, "predict_proba")
+        arrays = _decode_tensors(await self._send_rows(name, "infer", block, outputs=_SHARES))
         return arrays["probabilities"], arrays["classes"]
 
     async def learn(
@@ -448,9 +444,7 @@ class AsyncClient(_Connection):
             unknown whether the rows were learned: repeat the call with the same ``key``.
         """
         where = f"{type(self).__name__}.learn"
-        if key is not None:
-            _check_header(key, "key", where)
-        return await self._learn(name, (X, y, sample_weight, time), where, key)
+        return await self._learn(name, X, y, sample_weight, time, where=where, key=key)
 
     async def predict_pending(
         self: _Connection, name: str, X: TableLike, *, seconds: float = 86400.0
@@ -476,7 +470,7 @@ class AsyncClient(_Connection):
         ServiceError
             If the service rejects the request, or does not respond in time.
         """
-        block = read_rows(X, None, where=f"{type(self).__name__}.predict_pending")
+        block = self._features(X, "predict_pending")
         response = await self._send_rows(
             name, "infer", block, repeatable=False, await_label=True, seconds=seconds
         )
@@ -513,7 +507,8 @@ class AsyncClient(_Connection):
             If the service rejects the request, or does not respond in time.
         """
         rows = Table({"id": np.array(list(ids), dtype=object)}, len(ids))
-        block = read_rows(rows, y, sample_weight, time, where=f"{type(self).__name__}.learn_labels")
+        with calling(f"{type(self).__name__}.learn_labels"):
+            block = read_rows(rows, y, sample_weight, time)
         return _learn_result(await self._send_rows(name, "labels", block))
 
     async def models(self: _Connection) -> list[dict[str, Any]]:
@@ -571,7 +566,8 @@ class AsyncClient(_Connection):
                 where,
             )
         else:
-            data = ManagedModel.of(model, where).to_bytes(where)
+            with calling(where):
+                data = dumps(copied_learner(model), where)
             content = {"content": data, "headers": {"Content-Type": "application/x-onepass"}}
         response = await self._send("PUT", _path(name), repeatable=False, **content)
         return int(_json(response)["version"])
@@ -654,15 +650,13 @@ class AsyncClient(_Connection):
 
         Raises
         ------
-        TypeMismatchError
-            If ``rows`` cannot be iterated over.
         ServiceError
             If the service rejects a request, or does not respond in time. The rows of earlier
             requests are learned.
         """
         where = f"{type(self).__name__}.learn_each"
-        for row in _iterated(rows, where):
-            yield await self._learn(name, row, where)
+        for row in rows:
+            yield await self._learn(name, *row, where=where)
 
     async def close(self) -> None:
         """Close the connections; a later request opens new connections."""
@@ -768,14 +762,12 @@ class Client(_Connection):
 
         Raises
         ------
-        TypeMismatchError
-            If ``rows`` cannot be iterated over.
         ServiceError
             If the service rejects a request, or does not respond in time. The rows of earlier
             requests are learned.
         """
         where = f"{type(self).__name__}.learn_each"
-        return (_result(self._learn(name, row, where)) for row in _iterated(rows, where))
+        return (_result(self._learn(name, *row, where=where)) for row in rows)
 
     def close(self) -> None:
         """Close the connections; a later request opens new connections."""

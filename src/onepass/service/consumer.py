@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from onepass.errors import ParameterError, SourceError, StoreError
+from onepass.logs import LOG
 from onepass.service.durable import Durable
 from onepass.service.kafka import KafkaTopic
 from onepass.service.redis import RedisStream
@@ -24,6 +25,7 @@ from onepass.types import Array
 
 __all__ = ["SCHEMES", "SourceConsumer", "check_times", "source"]
 
+_LOG = LOG.getChild("service")
 _POLL = 0.25  # seconds to wait for rows before checking whether to stop
 _MIN_DELAY, _MAX_DELAY = 0.1, 5.0  # seconds between two attempts
 _WHOLE = 2.0**53  # float64 represents all integers up to this
@@ -40,9 +42,6 @@ class SourceConsumer:
         Source to read; ``close`` closes it.
     refuse : callable
         Called with a number of rejected rows, and the reason.
-    log : callable, optional
-        Called with "the source is read" or "the source cannot be read" when this state changes, and
-        with the keyword argument ``source`` and, after an error, ``why``.
 
     Attributes
     ----------
@@ -62,12 +61,11 @@ class SourceConsumer:
         durable: Durable,
         source: Source,
         refuse: Callable[[int, str], object],
-        log: Callable[..., object] | None = None,
     ) -> None:
         learner = durable.frozen_copy
         check_times(learner, source)
         self._durable, self.source, self._refuse = durable, source, refuse
-        self._labels, self._log = is_classifier(learner), log
+        self._labels = is_classifier(learner)
         self._end = Event()
         self.error: str | None = None
         self._reported: str | None = ""  # nothing reported yet
@@ -101,12 +99,13 @@ class SourceConsumer:
     def _report(self, error: str | None) -> None:
         """Set ``error`` to a message or None, and log a change."""
         self.error = error
-        if self._reported != error and self._log is not None:
-            if error is None:
-                self._log("the source is read", source=self.source.name)
-            else:
-                self._log("the source cannot be read", source=self.source.name, why=error)
-        self._reported = error
+        if self._reported == error:
+            return
+        self._reported, fields = error, {"source": self.source.name}
+        if error is None:
+            _LOG.info("the source is read", extra={"fields": fields})
+        else:
+            _LOG.warning("the source cannot be read", extra={"fields": {**fields, "why": error}})
 
     def _learn(self, batch: SourceBatch) -> None:
         """Learn a batch, except for its rejected rows."""

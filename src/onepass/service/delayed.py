@@ -15,9 +15,9 @@ import numpy as np
 
 from onepass.errors import IdempotencyConflictError, ParameterError
 from onepass.service.journal import Journal, StoredResult
-from onepass.service.requests import Block, LearnResult, Request, array_from_bytes, joined
+from onepass.service.requests import Block, LearnResult, Request, joined
 
-__all__ = ["LabelledRows", "id_list", "match"]
+__all__ = ["LabelledRows", "id_list", "match", "repeated_result"]
 
 _ID = re.compile(r"[\w-]{1,64}", re.ASCII)
 _KEY = "a"  # prefix of idempotency keys of labels
@@ -33,21 +33,16 @@ class LabelledRows:
         Rows to learn, by id.
     digests : dict of str to bytes
         Digests of all labels, by id.
-    duplicates : dict of str to StoredResult
+    duplicates : dict of str to LearnResult
         Results of rows that are already learned, by id.
     """
 
     rows: dict[str, Block]
     digests: dict[str, bytes]
-    duplicates: dict[str, StoredResult]
+    duplicates: dict[str, LearnResult]
 
-    def request(self, where: str) -> Request:
+    def request(self) -> Request:
         """Create the request that learns the new rows.
-
-        Parameters
-        ----------
-        where : str
-            The public call, for messages.
 
         Raises
         ------
@@ -58,8 +53,7 @@ class LabelledRows:
         if any(block.layout != blocks[0].layout for block in blocks):
             raise ParameterError(
                 "`ids` must refer to rows with the same columns, got rows with different columns. "
-                "Nothing was learned. Send labels in one call per set of columns.",
-                where,
+                "Nothing was learned. Send labels in one call per set of columns."
             )
         keys = [(_KEY + name, self.digests[name]) for name in self.rows]
         return Request(joined(blocks), keys=keys, ids=list(self.rows))
@@ -78,43 +72,48 @@ class LabelledRows:
             version = learned.version
             predictions = {name: learned.predictions[i : i + 1] for i, name in enumerate(self.rows)}
         for name, stored in self.duplicates.items():
-            version = max(version, stored.sequence)
-            predictions[name] = array_from_bytes(stored.predictions)
+            version = max(version, stored.version)
+            predictions[name] = stored.predictions
         return LearnResult(
             version, np.concatenate([predictions[name] for name in ids]), repeated=not self.rows
         )
 
 
-def id_list(ids: Iterable[str], where: str) -> list[str]:
+def repeated_result(journal: Journal, stored: StoredResult) -> LearnResult:
+    """Return the result of a request that is sent again.
+
+    Parameters
+    ----------
+    journal : Journal
+    stored : StoredResult
+        Result of the first request.
+    """
+    predictions = Block.from_bytes(stored.predictions, str(journal.path)).X
+    return LearnResult(stored.sequence, predictions, repeated=True)
+
+
+def id_list(ids: Iterable[str]) -> list[str]:
     """Check ids, and return them as a list.
 
     Parameters
     ----------
     ids : iterable of str
-    where : str
-        The public call, for messages.
 
     Raises
     ------
     ParameterError
-        If ``ids`` is not a non-empty list of text.
+        If ``ids`` is empty, or contains other objects than text.
     """
-    try:
-        names = [] if isinstance(ids, str) else list(ids)
-    except TypeError:
-        names = []
+    names = list(ids)
     if not names or not all(isinstance(name, str) for name in names):
         raise ParameterError(
             "`ids` must be a list of at least one id of a pending row, got "
-            f"{ids!r:.100}. Pass a list of ids, and one label per id.",
-            where,
+            f"{ids!r:.100}. Pass a list of ids, and one label per id."
         )
     return names
 
 
-def match(
-    journal: Journal, now: float, ids: Sequence[str], labels: Block, where: str
-) -> LabelledRows:
+def match(journal: Journal, now: float, ids: Sequence[str], labels: Block) -> LabelledRows:
     """Match pending rows with labels.
 
     Parameters
@@ -125,8 +124,6 @@ def match(
     ids : sequence of str
     labels : Block
         Labels, one per id, without features.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -136,7 +133,7 @@ def match(
         If an id has two different labels, or was learned with another label.
     """
     digests: dict[str, bytes] = {}
-    duplicates: dict[str, StoredResult] = {}
+    duplicates: dict[str, LearnResult] = {}
     rows: dict[str, Block] = {}
     for i, name in enumerate(ids):
         label = labels[i : i + 1]
@@ -146,23 +143,21 @@ def match(
             raise IdempotencyConflictError(
                 "each id must have one label, got a second, different label for "
                 f"{name!r}. Nothing was learned. Send the first label, or leave out the "
-                "id; a learned label cannot be changed.",
-                where,
+                "id; a learned label cannot be changed."
             )
         if stored is not None:
-            duplicates[name] = stored
+            duplicates[name] = repeated_result(journal, stored)
         elif name not in rows:
-            rows[name] = replace(label, X=_pending_row(journal, name, now, where).X)
+            rows[name] = replace(label, X=_pending_row(journal, name, now).X)
     return LabelledRows(rows, digests, duplicates)
 
 
-def _pending_row(journal: Journal, name: str, now: float, where: str) -> Block:
+def _pending_row(journal: Journal, name: str, now: float) -> Block:
     row = next(journal.pending_rows(name), None) if _ID.fullmatch(name) else None
     if row is None or row.until < now:
         raise ParameterError(
             f"`ids` must refer to rows that wait for their labels, got {name!r:.100}, "
             "which is unknown or has expired. Nothing was learned. Leave out the id; "
-            "to store rows longer, predict them with more `seconds`.",
-            where,
+            "to store rows longer, predict them with more `seconds`."
         )
     return Block.from_bytes(row.body, str(journal.path))

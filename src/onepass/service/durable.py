@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from onepass import validation
-from onepass.errors import ParameterError, StoreError, calling
+from onepass.errors import StoreError, calling
 from onepass.service.delayed import id_list
 from onepass.service.journal import Journal
-from onepass.service.model import ManagedModel, predict_rows
+from onepass.service.model import check_compatible, copied_learner, predict_rows
 from onepass.service.requests import (
-    Block,
     LearnResult,
     Request,
-    aligned,
     check_labelled,
     check_size,
     check_text,
@@ -100,12 +98,12 @@ class Durable:
         self.path = writer.journal.path
         self._writer, self._journal = writer, writer.journal
         self._named = repr(self.frozen_copy)
-        self._learning = f"{writer.where}.learn"
         writer.start()
         weakref.finalize(self, writer.release)
 
     # -- learning -------------------------------------------------------------------------------
 
+    @calling("op.durable.learn")
     def learn(
         self,
         X: TableLike,
@@ -193,6 +191,7 @@ class Durable:
         """Learn rows, and return their prequential predictions."""
         return self.learn(X, y, sample_weight, time=time).predictions
 
+    @calling("op.durable.learn")
     def request(
         self,
         X: TableLike,
@@ -223,35 +222,30 @@ class Durable:
         OnepassError
             If the rows are invalid.
         """
-        where = self._learning
-        check_labelled(y, where)
-        if (source is None) != (position is None):
-            raise ParameterError(
-                f"`source` and `position` must be passed together, got {source!r} and "
-                f"{position!r}. Pass both, or neither.",
-                where,
-            )
+        check_labelled(y)
         if key is not None:
-            check_text(key, "key", where)
-        if source is not None:
-            check_text(source, "source", where)
-            check_text(position, "position", where)
-        block = read_rows(X, y, sample_weight, time, where=where)
+            check_text(key, "key")
+        if source is not None or position is not None:
+            check_text(source, "source")
+            check_text(position, "position")
+        block = read_rows(X, y, sample_weight, time)
         body = b""
         if not block.plain:
-            check_text_in(block, where)
+            check_text_in(block)
             body = block.to_bytes()
         size = len(body) or block.X.nbytes
-        check_size(size, where)
+        check_size(size)
         keys = [] if key is None else [(f"k{key}", block.digest())]
         request = Request(block, body, size, keys, source, position, done=done)
         self._writer.put(request)
         return request
 
+    @calling("op.durable.commit_pending")
     def commit_pending(self) -> None:
         """Wait until all enqueued requests are committed or rejected."""
         self._writer.call(self._writer.maintain)
 
+    @calling("op.durable.commit_position")
     def commit_position(self, source: str, position: str) -> None:
         """Commit a source's position without rows, to skip rows that were rejected.
 
@@ -267,10 +261,9 @@ class Durable:
         StoreError
             If the disk is full or fails.
         """
-        where = f"{self._journal.where}.commit_position"
-        for name, value in (("source", source), ("position", position)):
-            check_text(value, name, where)
-        self._writer.call(lambda: self._writer.commit_position(source, position), writes=True)
+        check_text(source, "source")
+        check_text(position, "position")
+        self._writer.call(lambda: self._writer.commit_position(source, position))
 
     # -- delayed labels -------------------------------------------------------------------------
 
@@ -300,15 +293,14 @@ class Durable:
         """
         return self.predict_pending_versioned(X, seconds=seconds)[1:]
 
+    @calling("op.durable.predict_pending")
     def predict_pending_versioned(
         self, X: TableLike, *, seconds: float = _DAY
     ) -> tuple[int, Array, list[str]]:
         """Return the version of the learner, and the results of ``predict_pending``."""
-        where = f"{self._journal.where}.predict_pending"
-        block = read_rows(X, None, where=where)
-        check_text_in(block, where)  # each row is encoded separately
-        with calling(where):
-            seconds = validation.in_range(seconds, "seconds", low=0.0, high=_MAX_SECONDS)
+        block = read_rows(X, None)
+        check_text_in(block)  # each row is encoded separately
+        seconds = validation.in_range(seconds, "seconds", low=0.0, high=_MAX_SECONDS)
         version, learner = self._writer.published
         with feature_limit(self.max_features):
             predicted = predict_rows(learner, block.X)
@@ -319,6 +311,7 @@ class Durable:
         request.wait()
         return version, predicted, ids
 
+    @calling("op.durable.learn_labels")
     def learn_labels(
         self,
         ids: Sequence[str],
@@ -352,15 +345,9 @@ class Durable:
         OnepassError
             If the learner raises it; then nothing is learned.
         """
-        where = f"{self._journal.where}.learn_labels"
-        names = id_list(ids, where)
-        arguments = {"y": y, "sample_weight": sample_weight, "time": time}
-        parts = [
-            None if part is None else aligned(part, name, len(names), where)
-            for name, part in arguments.items()
-        ]
-        labels = Block(np.empty((len(names), 0)), *parts)
-        return self._writer.call(lambda: self._writer.learn_labels(names, labels, where))
+        names = id_list(ids)
+        labels = read_rows(np.empty((len(names), 0)), y, sample_weight, time)
+        return self._writer.call(lambda: self._writer.learn_labels(names, labels))
 
     @property
     def labels_pending(self) -> int:
@@ -431,6 +418,7 @@ class Durable:
             for each in self._writer.snapshots
         ]
 
+    @calling("op.durable.snapshot")
     def snapshot(self) -> int:
         """Take a snapshot now, and return its version.
 
@@ -439,8 +427,9 @@ class Durable:
         StoreError
             If the disk is full or fails.
         """
-        return self._writer.call(lambda: self._writer.snapshot("request"), writes=True)
+        return self._writer.call(lambda: self._writer.snapshot("request"))
 
+    @calling("op.durable.rollback")
     def rollback(self, *, to: int) -> int:
         """Restore the state of an earlier version, bit for bit, and return the new version.
 
@@ -460,24 +449,10 @@ class Durable:
         StoreError
             If the disk is full or fails.
         """
-        where = f"{self._journal.where}.rollback"
-        with calling(where):
-            to = validation.whole(to, "to", low=0)
+        to = validation.whole(to, "to", low=0)
+        return self._writer.call(lambda: self._writer.rollback(to))
 
-        def work() -> int:
-            oldest, latest = self._writer.snapshots[0].sequence, self._journal.sequence
-            if not oldest <= to <= latest:
-                raise ParameterError(
-                    f"`to` must be a stored version, from {oldest:,} to the current "
-                    f"one, {latest:,}, got {to:,}. Choose a version in this range; "
-                    "`versions`, and /state of a service, list the snapshots, and "
-                    "`snapshots` sets how many are stored.",
-                    where,
-                )
-            return self._writer.rollback(to)
-
-        return self._writer.call(work, writes=True)
-
+    @calling("op.durable.model")
     def model(self) -> Learner | Pipeline:
         """Return a copy of the learner, which can learn and be saved by ``op.save``.
 
@@ -493,7 +468,8 @@ class Durable:
     @property
     def last_snapshot(self) -> tuple[int, float]:
         """Number of rows learned at the last snapshot, and its time."""
-        return self._writer.last_snapshot
+        last = self._writer.snapshots[-1]
+        return last.seen, last.at
 
     # -- state ----------------------------------------------------------------------------------
 
@@ -537,6 +513,7 @@ class Durable:
         """
         self._writer.hook = work
 
+    @calling("op.durable")
     def check_compatible(self, model: Learner | Pipeline) -> None:
         """Check that a learner has the same class and parameters.
 
@@ -548,10 +525,10 @@ class Durable:
         ------
         ParameterError, TypeMismatchError
         """
-        where = self._journal.where
-        other = ManagedModel.of(model, where).learner
-        self._writer.call(lambda: self._writer.model.check_compatible(other, where))
+        other = copied_learner(model)
+        self._writer.call(lambda: check_compatible(self._writer.model, other))
 
+    @calling("op.durable")
     def check_in_place(self) -> None:
         """Check that the file is still at its path.
 
@@ -563,6 +540,7 @@ class Durable:
 
     # -- closing --------------------------------------------------------------------------------
 
+    @calling("op.durable.close")
     def close(self) -> None:
         """Complete all requests, take a snapshot if rows were learned, and close the file."""
         self._writer.close()
@@ -669,7 +647,6 @@ def durable(
     ...         print(model.rows_seen, model.predict([[4.0]]).round(6))
     3 [9.]
     """
-    where = "op.durable"
     validation.whole(snapshot_rows, "snapshot_rows", low=1)
     validation.whole(snapshots, "snapshots", low=1)
     validation.in_range(snapshot_seconds, "snapshot_seconds", low=0.0)
@@ -677,38 +654,26 @@ def durable(
     if max_features is not None:
         validation.whole(max_features, "max_features", low=1)
     validation.whole(max_pending, "max_pending", low=1)
-    path = _file_path(path, where)
-    managed = None if model is None else ManagedModel.of(model, where)
+    copied = None if model is None else copied_learner(model)
     policy = Policy(
         snapshot_rows, snapshot_seconds, snapshots, key_seconds, replacements or {}, clock, watch,
         max_features, max_pending,
     )  # fmt: skip
-    journal = Journal(path, where)
+    journal = Journal(path)
     try:
         writer = Writer(journal, policy)
         if not journal.empty:
             writer.resume()
-            if managed is not None:
-                writer.model.check_compatible(managed.learner, where)
-        elif managed is not None:
-            writer.begin(managed)
+            if copied is not None:
+                check_compatible(writer.model, copied)
+        elif copied is not None:
+            writer.begin(copied)
         else:
             raise StoreError(  # noqa: TRY301  the file must be closed
-                f"{os.fspath(path)} must exist, or `model` must be passed to create it, got "
+                f"{journal.path} must exist, or `model` must be passed to create it, got "
                 "neither. Pass a learner, such as op.RLSRegressor(), or correct the path.",
-                where,
             )
         return Durable(writer)
     except BaseException:
         journal.close()
         raise
-
-
-def _file_path(path: str | os.PathLike[str], where: str) -> str:
-    name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
-    if not isinstance(name, str) or not name or "\0" in name:
-        raise ParameterError(
-            f"`path` must be the path of a file, got {path!r:.100}. Pass a path such as 'flow.db'.",
-            where,
-        )
-    return name

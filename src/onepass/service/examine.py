@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from onepass.errors import CheckpointError
+from onepass.errors import CheckpointError, calling
 from onepass.serialization import archive
 from onepass.serialization.models import describe_contents
 from onepass.service.journal import Journal, Snapshot
@@ -26,6 +26,7 @@ from onepass.service.schema import FORMAT
 __all__ = ["examine"]
 
 
+@calling("examine")
 def examine(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Verify the file of a durable learner, and describe its content.
 
@@ -55,11 +56,8 @@ def examine(path: str | os.PathLike[str]) -> dict[str, Any]:
     StoreError
         If the file cannot be read, or has a newer format.
     """
-    where, file = "examine", Path(path)
-    with (
-        unlocked(file, where) as acknowledged,
-        closing(Journal(file, where, read_only=True)) as journal,
-    ):
+    file = Path(path)
+    with unlocked(file) as acknowledged, closing(Journal(file, read_only=True)) as journal:
         return _description(journal, acknowledged)
 
 

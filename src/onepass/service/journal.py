@@ -36,7 +36,7 @@ import stat
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -79,11 +79,6 @@ class StoredResult(NamedTuple):
     predictions: bytes
     at: float
 
-    def seal(self) -> bytes:
-        """Return the digest of all fields."""
-        number = b"%d %a" % (self.sequence, self.at)
-        return _sealed(self.key.encode(), self.digest, number, self.predictions)
-
 
 class PendingRow(NamedTuple):
     """A row that waits for its label."""
@@ -92,16 +87,11 @@ class PendingRow(NamedTuple):
     until: float
     body: bytes
 
-    def seal(self) -> bytes:
-        """Return the digest of all fields."""
-        return _sealed(self.id.encode(), b"%a" % self.until, self.body)
-
 
 _Record = TypeVar("_Record", StoredResult, PendingRow)
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """The learner after a block."""
 
     sequence: int
@@ -114,12 +104,7 @@ class Snapshot:
     """Digest of the log up to the block."""
     body: bytes = b""
     size: int = 0
-
-    def seal(self) -> bytes:
-        """Return the digest of all fields."""
-        number = b"%d %d %a" % (self.sequence, self.seen, self.at)
-        texts = (self.why.encode(), self.positions.encode())
-        return _sealed(number, *texts, self.digest, self.body)
+    """Size of the body, also of a snapshot without it."""
 
 
 @dataclass(slots=True)
@@ -143,12 +128,13 @@ def _chained(before: bytes, entry: Entry) -> bytes:
     return digest.digest()
 
 
-def _sealed(*parts: bytes) -> bytes:
-    """Return the digest of parts, each preceded by its length."""
+def _seal(*fields: object) -> bytes:
+    """Return the digest of the fields of a record, each preceded by its length."""
     digest = hashlib.sha256()
-    for part in parts:
-        digest.update(_LENGTH.pack(len(part)))
-        digest.update(part)
+    for value in fields:
+        data = value if isinstance(value, bytes) else repr(value).encode()
+        digest.update(_LENGTH.pack(len(data)))
+        digest.update(data)
     return digest.digest()
 
 
@@ -188,14 +174,11 @@ _MAX_DELETED_BYTES = 1 << 27  # max bytes of blocks deleted at once
 _MAX_FREE_PAGES = 1024  # free pages that may stay in the file
 _PAGES_PER_VACUUM = 256  # pages returned to the file system at once
 
-_KEYS_PER_STATEMENT = (16, 4, 1)  # few statements, as each releases the GIL
-_KEYS = {
-    count: "INSERT INTO keys (key, digest, sequence, predictions, at, seal) VALUES "  # noqa: S608
-    + ", ".join(["(?, ?, ?, ?, ?, ?)"] * count)
-    for count in _KEYS_PER_STATEMENT
-}
 _LOG = (
     "INSERT INTO log (sequence, kind, rows, seen, note, body, digest) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_INSERT_KEY = (
+    "INSERT INTO keys (key, digest, sequence, predictions, at, seal) VALUES (?, ?, ?, ?, ?, ?)"
 )
 _INSERT_PENDING = "INSERT OR REPLACE INTO pending (id, until, body, seal) VALUES (?, ?, ?, ?)"
 
@@ -207,8 +190,6 @@ class Journal:
     ----------
     path : path-like
         Path in an existing folder; ``begin`` creates the file if it does not exist.
-    where : str
-        The public call, for messages.
     read_only : bool, default False
         Open an existing file that no process has open, without changing or upgrading it. SQLite may
         create a ``-shm`` file beside it if there is a ``-wal`` file.
@@ -242,25 +223,22 @@ class Journal:
     _lock: FileLock | None = None
     format: int
 
-    def __init__(
-        self, path: str | os.PathLike[str], where: str, *, read_only: bool = False
-    ) -> None:
-        self.path, self.where = Path(path), where
+    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
+        self.path = Path(path)
         self.sequence, self.seen, self.digest = 0, 0, _BEGINNING
         self.broken: StoreError | None = None
         self.full: StoreError | None = None
         if sqlite3.sqlite_version_info < _MIN_SQLITE:
             raise StoreError(
                 f"SQLite must be at least {'.'.join(map(str, _MIN_SQLITE))}, got "
-                f"{sqlite3.sqlite_version}. Install a newer Python, which contains SQLite.",
-                where,
+                f"{sqlite3.sqlite_version}. Install a newer Python, which contains SQLite."
             )
         try:
             if read_only:
                 self._open_read_only()
             else:
                 self._exists()  # before a lock file is created beside it
-                self._lock = FileLock(self.path, where)
+                self._lock = FileLock(self.path)
                 if self._exists():
                     self._open()
         except BaseException:
@@ -287,7 +265,6 @@ class Journal:
             raise StoreError(
                 f"{self.path} could not be created: {error.strerror or error}. "
                 f"{_ADVICE['created']}",
-                self.where,
             ) from error
         self.reached("in place")
         self._open()
@@ -328,13 +305,11 @@ class Journal:
         except OSError as error:
             raise StoreError(
                 f"{self.path} could not be opened: {error.strerror}. {_ADVICE['opened']}",
-                self.where,
             ) from error
         if not stat.S_ISREG(status.st_mode):
             raise StoreError(
                 f"{self.path} must be a regular file or not exist yet, got a folder or "
-                "a device. Choose another path.",
-                self.where,
+                "a device. Choose another path."
             )
         if not status.st_size:
             raise self.damaged("it is empty", ", or remove it to create a new learner")
@@ -342,7 +317,7 @@ class Journal:
 
     def _open(self) -> None:
         try:
-            self._db = open_database(self.path, self.where)
+            self._db = open_database(self.path)
         except _SQLITE as error:
             raise self._error(error, "opened") from error
         real = os.path.realpath(self.path)  # independent of the working directory
@@ -352,15 +327,14 @@ class Journal:
         if not self.path.is_file():
             raise StoreError(
                 f"{self.path} must be an existing file, but there is no file at this "
-                "path. Check the path.",
-                self.where,
+                "path. Check the path."
             )
         log = Path(f"{os.path.realpath(self.path)}-wal").exists()
         options = "mode=ro" if log else "mode=ro&immutable=1"
         try:
             address = f"{self.path.absolute().as_uri()}?{options}"
             self._db = sqlite3.connect(address, isolation_level=None, uri=True)
-            check_format(self._db, self.path, self.where)
+            check_format(self._db, self.path)
         except _SQLITE as error:
             raise self._error(error, "opened") from error
 
@@ -375,9 +349,9 @@ class Journal:
         """
         if self.broken is None:
             if self._file.changed():
-                self.broken = StoreError(f"{self.path} {_MOVED}", self.where)
+                self.broken = StoreError(f"{self.path} {_MOVED}")
             elif log and self._log.changed():
-                self.broken = StoreError(f"{self.path}-wal {_LOG_MOVED}", self.where)
+                self.broken = StoreError(f"{self.path}-wal {_LOG_MOVED}")
         self.check_sound()
 
     def check_in_place(self) -> None:
@@ -388,7 +362,7 @@ class Journal:
         StoreError
         """
         if self._file.changed():
-            raise StoreError(f"{self.path} {_MOVED}", self.where)
+            raise StoreError(f"{self.path} {_MOVED}")
 
     def check_sound(self) -> None:
         """Check that no write has failed with unknown outcome.
@@ -451,7 +425,7 @@ class Journal:
                 self.reached("entry")
             self._write_requests(db, group)
             if group.snapshot is not None:
-                self._insert(db, replace(group.snapshot, digest=digest))
+                self._insert(db, group.snapshot._replace(digest=digest))
         if rows:
             self.ends(entry.sequence, entry.seen, digest)
             if self._lock is not None:
@@ -462,16 +436,11 @@ class Journal:
         self.sequence, self.seen, self.digest = sequence, seen, digest
 
     def _write_requests(self, db: sqlite3.Connection, group: Group) -> None:
-        first, results = 0, group.results
-        while first < len(results):
-            count = next(size for size in _KEYS_PER_STATEMENT if size <= len(results) - first)
-            chunk = results[first : first + count]
-            first += count
-            db.execute(_KEYS[count], [value for each in chunk for value in (*each, each.seal())])
-        if results:
+        if group.results:
+            db.executemany(_INSERT_KEY, [(*each, _seal(*each)) for each in group.results])
             self.reached("keys")
         if group.pending_rows:
-            db.executemany(_INSERT_PENDING, [(*each, each.seal()) for each in group.pending_rows])
+            db.executemany(_INSERT_PENDING, [(*each, _seal(*each)) for each in group.pending_rows])
             self.reached("pending rows")
         if group.labelled:
             db.executemany("DELETE FROM pending WHERE id = ?", [(name,) for name in group.labelled])
@@ -481,9 +450,8 @@ class Journal:
         db.execute(
             f"INSERT OR REPLACE INTO snapshots ({_SNAPSHOT}, body, seal) "  # noqa: S608
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (snapshot.sequence, snapshot.seen, snapshot.at, snapshot.why, snapshot.positions,
-             snapshot.digest, snapshot.body, snapshot.seal()),
-        )  # fmt: skip
+            (*snapshot[:-1], _seal(*snapshot[:-1])),
+        )
         self.reached("snapshot")
 
     # -- reading ----------------------------------------------------------------------------------
@@ -520,7 +488,7 @@ class Journal:
         """Yield records, after verifying the digest of each."""
         for *row, seal in self._each(sql, values):
             record = kind(*row)
-            if record.seal() != seal:
+            if _seal(*record) != seal:
                 raise self.damaged(f"{what} {record[0]!r} was changed")
             yield record
 
@@ -548,8 +516,9 @@ class Journal:
         )
         if not rows:
             raise self.damaged("a snapshot is missing")
-        snapshot = Snapshot(*rows[0][:-1])
-        if snapshot.seal() != rows[0][-1]:
+        *values, seal = rows[0]
+        snapshot = Snapshot(*values)
+        if _seal(*snapshot[:-1]) != seal:
             raise self.damaged(f"the snapshot after block {snapshot.sequence:,} was changed")
         return snapshot
 
@@ -724,7 +693,7 @@ class Journal:
         kind = _kind(error)
         if kind in {"CORRUPT", "NOTADB", "FORMAT", ""}:  # "": text that is not UTF-8
             return self.damaged(str(error))
-        start = f"{self.where}: {self.path} could not be {verb}: {error}."
+        start = f"{self.path} could not be {verb}: {error}."
         if kind in {"BUSY", "LOCKED"}:
             return LockedError(
                 f"{start} Another process has it open: stop that process first. If this process "
@@ -744,7 +713,6 @@ class Journal:
         """
         return CorruptStoreError(
             f"{self.path} is not as it was written: {why}. Restore it from a backup{otherwise}.",
-            self.where,
         )
 
 

@@ -33,8 +33,6 @@ class FileLock:
     ----------
     path : Path
         File to lock; the lock file is ``path`` with ``.lock`` appended.
-    where : str
-        The public call, for messages.
 
     Attributes
     ----------
@@ -49,7 +47,7 @@ class FileLock:
         If the lock file cannot be created.
     """
 
-    def __init__(self, path: Path, where: str) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = _beside(path)
         try:
             self._file: int | None = os.open(self.path, _FLAGS, 0o644)
@@ -57,10 +55,9 @@ class FileLock:
             raise StoreError(
                 f"{path} must be in a folder where files can be created, got: {error.strerror} "
                 f"({self.path}). Create the folder, or choose another folder.",
-                where,
             ) from error
         try:
-            _lock(self._file, path, where)
+            _lock(self._file, path)
         except LockedError:
             self.close()
             raise
@@ -88,7 +85,7 @@ class FileLock:
 
 
 @contextmanager
-def unlocked(path: Path, where: str) -> Iterator[int]:
+def unlocked(path: Path) -> Iterator[int]:
     """Prevent other processes from opening a file; do not create a missing lock file.
 
     Yields
@@ -107,7 +104,7 @@ def unlocked(path: Path, where: str) -> Iterator[int]:
         yield 0
         return
     try:
-        _lock(file, path, where)
+        _lock(file, path)
         yield _acknowledged(file)
     finally:
         os.close(file)
@@ -117,7 +114,7 @@ def _beside(path: Path) -> Path:
     return Path(f"{os.path.realpath(path)}.lock")
 
 
-def _lock(file: int, path: Path, where: str) -> None:
+def _lock(file: int, path: Path) -> None:
     try:
         free = lock_descriptor(file, blocking=False)
     except OSError:  # a file system without locks: rely on SQLite's lock
@@ -125,8 +122,7 @@ def _lock(file: int, path: Path, where: str) -> None:
     if not free:
         raise LockedError(
             f"{path} must be open in one process at a time, but {_holder(file)} has it "
-            "open. Stop that process first, or choose another file.",
-            where,
+            "open. Stop that process first, or choose another file."
         )
 
 

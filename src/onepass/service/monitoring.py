@@ -139,6 +139,11 @@ def task_of(learner: Learner | Pipeline) -> str:
 
 
 _BLOCKS = 64  # learned blocks counted at once
+_COUNTS = {
+    "rows": "_rows", "seen": "_seen", "stride": "_stride", "squares": "_squares",
+    "outliers": "_outliers", "rows_refused": "rows_refused", "predicted_rows": "predicted_rows",
+}  # fmt: skip
+"""Numbers that are restored after a restart: their attributes, by name in the metrics file."""
 
 
 class Gauges:
@@ -307,12 +312,10 @@ class Gauges:
         self.count()
         with self._tracking, self._lock:
             return {
-                "task": self._task, "window": self._window, "rows": self._rows, "seen": self._seen,
-                "tally": self._tally.state(), "curve": list(self._curve), "every": self._stride,
-                "squares": self._squares, "contradictions": self._outliers,
-                "drift": list(self._drift.marks), "alarms": self._drift.alarms,
-                "refused": list(self.refused), "rows_refused": self.rows_refused,
-                "predicted_rows": self.predicted_rows,
+                "task": self._task, "window": self._window, "tally": self._tally.state(),
+                "curve": list(self._curve), "drift": list(self._drift.marks),
+                "alarms": self._drift.alarms, "refused": list(self.refused),
+                **{name: getattr(self, attribute) for name, attribute in _COUNTS.items()},
             }  # fmt: skip
 
     def resume(self, state: Any, seen: int) -> None:
@@ -341,18 +344,12 @@ class Gauges:
         """Restore a state completely, or not at all if it is incompatible."""
         if (state["task"], state["window"]) != (self._task, self._window) or state["seen"] > seen:
             return
-        plain = {
-            "_rows": state["rows"],
-            "_seen": state["seen"],
-            "_outliers": state["contradictions"],
-        }
-        plain |= {name: state[name] for name in ("rows_refused", "predicted_rows")}
+        counts = {attribute: state[name] for name, attribute in _COUNTS.items()}
         curve = [list(point) for point in state["curve"]]
         refused, drift, alarms = list(state["refused"]), list(state["drift"]), state["alarms"]
-        stride, squares = state["every"], state["squares"]
         tally = self._new_tally()
         tally.restore(state["tally"], "metrics")
-        vars(self).update(plain, _curve=curve, _stride=stride, _squares=squares, _tally=tally)
+        vars(self).update(counts, _curve=curve, _tally=tally)
         self.refused.extend(refused)
         self._drift.alarms = alarms
         self._drift.marks.extend(drift)

@@ -33,7 +33,7 @@ from onepass.serialization.models import load, save
 from onepass.service.consumer import SourceConsumer, check_times
 from onepass.service.durable import Durable, durable
 from onepass.service.kafka import KafkaTopic
-from onepass.service.model import ManagedModel
+from onepass.service.model import copied_learner
 
 if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
@@ -141,7 +141,7 @@ class PartitionedLearner:
             )
         with calling(_WHERE):
             validation.in_range(copy_seconds, "copy_seconds", low=0.0)
-        self._model = ManagedModel.of(model, _WHERE).learner
+            self._model = copied_learner(model)
         clone(self._model).merge(clone(self._model))  # raises an error if it cannot be merged
         check_times(self._model, topic)
         self._folder = Path(workdir)

@@ -32,7 +32,7 @@ from onepass.logs import LOG
 from onepass.service.consumer import SourceConsumer
 from onepass.service.durable import Durable, durable
 from onepass.service.lock import unlocked
-from onepass.service.model import ManagedModel
+from onepass.service.model import copied_learner
 from onepass.service.monitoring import Gauges, MetricsFile, task_of
 from onepass.service.requests import LearnResult, Request
 from onepass.service.source import Source
@@ -228,8 +228,8 @@ class ModelServer:
             self._count_refused(len(ids), error)
             raise
 
-    def consume(self, source: Source, log: Callable[..., object] | None = None) -> None:
-        """Learn rows of a source until ``close``; ``log`` as for :class:`.SourceConsumer`.
+    def consume(self, source: Source) -> None:
+        """Learn rows of a source until ``close``.
 
         Raises
         ------
@@ -241,7 +241,7 @@ class ModelServer:
                 f"the sources must be different, got {source.name} twice. Remove one of the two.",
                 self.name,
             )
-        self.consumers.append(SourceConsumer(self.durable, source, self.gauges.refuse, log))
+        self.consumers.append(SourceConsumer(self.durable, source, self.gauges.refuse))
 
     def check_ready(self) -> None:
         """Check that the learner can learn.
@@ -290,6 +290,7 @@ class ModelServer:
             self.gauges.refuse(count, str(error))
 
 
+_WHERE = "onepass serve"
 _LOG = LOG.getChild("service")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _SUFFIX = ".db"
@@ -305,8 +306,6 @@ class ModelRegistry:
     ----------
     folder : path-like
         Folder of the files; created if it does not exist.
-    where : str
-        The public call, for messages.
     window : int
         Number of rows over which the recent error is computed.
     drift : iterable of str
@@ -326,30 +325,29 @@ class ModelRegistry:
     def __init__(
         self,
         folder: str | os.PathLike[str],
-        where: str,
         *,
         window: int = 1000,
         drift: tuple[str, ...] = (),
         max_queued: int = 1 << 16,
         **options: Any,
     ) -> None:
-        self.folder, self.where = Path(folder), where
+        self.folder = Path(folder)
         self._window, self._drift, self._max_queued = window, drift, max_queued
         self._options = options
         self._served: dict[str, ModelServer] = {}
         self.failed: dict[str, str] = {}
-        self._sources: list[tuple[str, Source, Callable[..., object] | None]] = []
+        self._sources: list[tuple[str, Source]] = []
         self._lock = RLock()
         self._retire_lock = RLock()  # acquired before _lock
         self._closing_name: str | None = None  # name of the learner that is being retired
-        detectors(drift, where)  # check the names before opening files
+        detectors(drift, _WHERE)  # check the names before opening files
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(
                 f"{folder} must be a folder, or a path where one can be created, got: "
                 f"{error.strerror}. Choose another folder.",
-                where,
+                _WHERE,
             ) from error
 
     def open_all(self) -> None:
@@ -362,19 +360,15 @@ class ModelRegistry:
         LockedError
             If another process has a file open, such as another service of the same folder.
         """
-        try:
-            for path in sorted(self.folder.glob(f"*{_SUFFIX}")):
-                if path.stem in self._served or not _NAME.fullmatch(path.stem):
-                    continue
-                try:
-                    self._open(path.stem, None)
-                except (LockedError, ParameterError):
-                    raise
-                except Exception as error:  # noqa: BLE001  open the other files
-                    self._fail(path.stem, error)
-        except BaseException:
-            self.close()
-            raise
+        for path in sorted(self.folder.glob(f"*{_SUFFIX}")):
+            if path.stem in self._served or not _NAME.fullmatch(path.stem):
+                continue
+            try:
+                self._open(path.stem, None)
+            except (LockedError, ParameterError):
+                raise
+            except Exception as error:  # noqa: BLE001  open the other files
+                self._fail(path.stem, error)
 
     def load(self, name: str) -> ModelServer:
         """Reopen a learner that has failed, or open a file that is not served yet.
@@ -409,17 +403,33 @@ class ModelRegistry:
                 self._fail(name, error)
                 return self[name]  # raises
 
-    def consume(self, name: str, source: Source, log: Callable[..., object] | None = None) -> None:
-        """Consume a source, now and whenever the file of its learner is opened again.
+    def consume(self, name: str, source: Source) -> None:
+        """Learn rows of a source, now and whenever the file of its learner is opened again.
 
         Parameters
         ----------
-        name, source, log
-            As for :meth:`.ModelServer.consume`.
+        name : str
+            Name of the learner; empty for the only one.
+        source : Source
+
+        Raises
+        ------
+        ParameterError
+            If the learner does not exist, the source is already consumed, or only one of learner
+            and source has times.
         """
+        names = self.names
+        if name not in names and (name or len(names) != 1):
+            raise ParameterError(
+                "--source must be NAME=ADDRESS with the name of a learner, or an "
+                f"address if there is only one learner, got {name[:100] or 'no name'}. "
+                f"Name one of the learners: {', '.join(names) or 'none'}.",
+                _WHERE,
+            )
+        name = name or names[0]
         if name in self._served:
-            self._served[name].consume(source, log)
-        self._sources.append((name, source, log))
+            self._served[name].consume(source)
+        self._sources.append((name, source))
 
     def create(
         self, name: str, model: Learner | Pipeline, *, exist_ok: bool = False
@@ -448,7 +458,7 @@ class ModelRegistry:
             raise ParameterError(
                 "a name must be 1 to 100 letters, digits, '_', '.' and '-', beginning "
                 f"with a letter or digit, got {name[:120]!r}. Choose another name.",
-                self.where,
+                _WHERE,
             )
         with self._lock:
             if name in self._served and exist_ok:
@@ -462,7 +472,7 @@ class ModelRegistry:
                 raise AlreadyExistsError(
                     f"the name must be unused, got {name!r}, which is in use. Choose "
                     "another name, or retire that learner first.",
-                    self.where,
+                    _WHERE,
                 )
             return self._open(name, model)
 
@@ -479,7 +489,7 @@ class ModelRegistry:
         with self._retire_lock:
             with self._lock:
                 if name in self.failed and os.path.lexists(self._path(name)):
-                    with unlocked(self._path(name), self.where):
+                    with unlocked(self._path(name)):
                         path = self._move_files(name)
                     del self.failed[name]
                     return path
@@ -561,8 +571,8 @@ class ModelRegistry:
 
     def _detectors(self, name: str, learner: Learner | Pipeline) -> dict[str, Any]:
         """Create the drift detectors of a learner; raise if one does not suit the learner."""
-        with calling(f"{self.where}: {name}"):
-            created = detectors(self._drift, self.where)
+        with calling(f"{_WHERE}: {name}"):
+            created = detectors(self._drift, _WHERE)
             check_suited(created, task_of(learner))
         return created
 
@@ -575,15 +585,16 @@ class ModelRegistry:
             return gauges[0].learned
 
         if model is not None:  # check before a file is created
-            self._detectors(name, ManagedModel.of(model, self.where).learner)
+            with calling(_WHERE):
+                self._detectors(name, copied_learner(model))
         learner = durable(self._path(name), model, watch=watched, **self._options)
         metrics_file = MetricsFile(self.folder / f"{name}{_GAUGES}")
         metrics_file.read(gauges[0], learner.rows_seen)
         served = ModelServer(name, learner, gauges[0], metrics_file, max_queued=self._max_queued)
         try:
-            for model_name, source, log in self._sources:
+            for model_name, source in self._sources:
                 if model_name == name and model is None:  # a new learner has no sources
-                    served.consume(source, log)
+                    served.consume(source)
         except BaseException:
             served.close()
             raise

@@ -38,7 +38,6 @@ from onepass.errors import (
     ShapeError,
     StoreError,
     TypeMismatchError,
-    calling,
 )
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation import matrix
@@ -48,9 +47,6 @@ __all__ = [
     "Block",
     "LearnResult",
     "Request",
-    "aligned",
-    "array_from_bytes",
-    "array_to_bytes",
     "check_labelled",
     "check_size",
     "check_text",
@@ -351,15 +347,10 @@ class Request:
         if self.error is not None:
             raise self.error
         if not self.completed or self.learn_result is None:
-            if self.process == os.getpid():
-                raise StoreError(
-                    "the request must be completed, but it is pending. Call wait().",
-                    "Request.result",
-                )
             raise StoreError(
-                f"the request must be completed by process {self.process}, which "
-                f"created it, got a call in process {os.getpid()}. Wait for the result "
-                "there, or send the rows again with the same key.",
+                f"the request must be completed by process {self.process}, which created it, got "
+                f"an earlier call in process {os.getpid()}. Call `wait` in the process that "
+                "created it, or send the rows again with the same key.",
                 "Request.result",
             )
         return self.learn_result
@@ -390,40 +381,6 @@ def runs(requests: Sequence[Request]) -> list[list[Request]]:
     return groups
 
 
-def array_to_bytes(array: Array) -> bytes:
-    """Encode predictions."""
-    plain = array.dtype.kind in _KINDS
-    body = array.tobytes() if plain else json.dumps(array.tolist()).encode()
-    return _head(array.dtype.str, array.shape) + body
-
-
-@lru_cache(maxsize=256)
-def _head(dtype: str, shape: tuple[int, ...]) -> bytes:
-    return json.dumps([dtype, shape]).encode() + b"\n"
-
-
-def array_from_bytes(data: bytes) -> Array:
-    """Decode the result of ``array_to_bytes``.
-
-    Raises
-    ------
-    CorruptStoreError
-        If the bytes are not encoded predictions.
-    """
-    try:
-        head, _, body = data.partition(b"\n")
-        dtype, shape = json.loads(head)
-        if np.dtype(dtype).kind in _KINDS:
-            return np.frombuffer(body, dtype).reshape(shape).copy()
-        array = np.empty(shape, dtype=object)
-        array[...] = json.loads(body)
-    except (ValueError, TypeError) as error:
-        raise CorruptStoreError(
-            f"stored predictions are damaged: {error}. Restore the file from a backup."
-        ) from error
-    return array
-
-
 _NUMBERS = "biuf"
 _MIXED = "OUM"  # dtypes of a matrix of text, dates or mixed values
 _NUMBER_BYTES = 8  # bytes of a number
@@ -435,8 +392,6 @@ def read_rows(
     y: ArrayLike | None,
     sample_weight: ArrayLike | None = None,
     time: TimeLike | None = None,
-    *,
-    where: str,
 ) -> Block:
     """Copy rows into a block, which shares no memory with the caller's arrays.
 
@@ -447,35 +402,28 @@ def read_rows(
     X : array-like of shape (n, …), frame, Table, or sequence of dicts
     y : array-like of shape (n,) or (n, c), or None
     sample_weight, time : array-like of shape (n,) or number, optional
-    where : str
-        The public call, for messages.
 
     Raises
     ------
     ShapeError, TypeMismatchError
         If the rows are invalid, or ``y``, ``sample_weight`` or ``time`` has the wrong length.
     """
-    block: Any = Block(X, y, sample_weight, time)  # type: ignore[arg-type]  # arguments of any type
-    if block.plain:
-        return Block(block.X.copy(), block.y.copy())
-    rows = _rows(X, where)
+    rows = _rows(X)
     n = len(rows)
     return Block(
         rows,
-        None if y is None else aligned(y, "y", n, where),
-        None if sample_weight is None else aligned(sample_weight, "sample_weight", n, where),
-        None if time is None else aligned(time, "time", n, where),
+        None if y is None else _aligned(y, "y", n),
+        None if sample_weight is None else _aligned(sample_weight, "sample_weight", n),
+        None if time is None else _aligned(time, "time", n),
     )
 
 
-def check_labelled(y: object, where: str) -> None:
+def check_labelled(y: object) -> None:
     """Check that rows to be learned have targets.
 
     Parameters
     ----------
     y : object
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -484,12 +432,11 @@ def check_labelled(y: object, where: str) -> None:
     if y is None:
         raise TypeMismatchError(
             "`y` must have a target for each row, got None. Pass the targets, or use "
-            "`predict_pending` for rows whose labels arrive later.",
-            where,
+            "`predict_pending` for rows whose labels arrive later."
         )
 
 
-def _rows(X: Any, where: str) -> Any:
+def _rows(X: Any) -> Any:
     if isinstance(X, Table):
         return Table({name: _column(column, name) for name, column in X.columns.items()}, X.n)
     if is_frame(X):
@@ -498,12 +445,11 @@ def _rows(X: Any, where: str) -> Any:
         return Table.from_rows(X)
     array = _copied(X)
     if array.ndim < 2 or array.dtype.kind not in _NUMBERS + _MIXED:
-        with calling(where):
-            matrix(X)  # raises the error
+        matrix(X)  # raises the error
     if array.dtype.kind not in _NUMBERS:
         if not isinstance(X, np.ndarray):  # NumPy would convert numbers beside text to text
             array = np.array(X, dtype=object)
-        _check_plain(array, "X", where)
+        _check_plain(array, "X")
     elif array.dtype.itemsize > _NUMBER_BYTES:
         array = array.astype(np.float64)
     return array
@@ -515,25 +461,8 @@ def _column(values: Array, name: str) -> Array:
     return values.copy() if plain else to_column(values, name)
 
 
-def aligned(part: ArrayLike | TimeLike, name: str, n: int, where: str) -> Array:
-    """Copy targets, weights or times to an array with one value per row.
-
-    Parameters
-    ----------
-    part : array-like of shape (n, …)
-        Values; weights and times may be scalars.
-    name : str
-        Name of the argument.
-    n : int
-        Number of rows.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    ShapeError, TypeMismatchError
-        If there is not one value per row, or a value is not a number, text or date.
-    """
+def _aligned(part: ArrayLike | TimeLike, name: str, n: int) -> Array:
+    """Copy targets, weights or times to an array with one value per row."""
     array = _copied(part)
     if name == "y" and array.dtype.kind == "U" and isinstance(part, (list, tuple)):
         values = np.array(part, dtype=object)  # NumPy converts numbers beside text to text
@@ -546,13 +475,12 @@ def aligned(part: ArrayLike | TimeLike, name: str, n: int, where: str) -> Array:
         got = f"the shape {array.shape}" if array.ndim else "no list of values of equal shape"
         raise ShapeError(
             f"`{name}` must have one value for each of {n} rows, got {got}. Pass as "
-            "many values as rows.",
-            where,
+            "many values as rows."
         )
     if array.dtype.kind == "f" and array.dtype.itemsize > _NUMBER_BYTES:
         return array.astype(np.float64)
     if array.dtype.kind not in _KINDS:
-        _check_plain(array, name, where)
+        _check_plain(array, name)
     return array
 
 
@@ -570,7 +498,7 @@ def _copied(values: Any) -> Array:
         return np.empty((), dtype=object)
 
 
-def _check_plain(array: Array, name: str, where: str) -> None:
+def _check_plain(array: Array, name: str) -> None:
     """Check that values can be stored."""
     if array.dtype.kind in _KINDS:
         return
@@ -579,8 +507,7 @@ def _check_plain(array: Array, name: str, where: str) -> None:
         got = type(invalid).__name__ if array.dtype.kind == "O" else str(array.dtype)
         raise TypeMismatchError(
             f"`{name}` must contain numbers or text, got {got}. Convert the values, or "
-            "pass rows with dates as dicts or as a frame.",
-            where,
+            "pass rows with dates as dicts or as a frame."
         )
 
 
@@ -589,14 +516,12 @@ _LONGEST = 12  # max bytes of a character in JSON
 _FEW = 512  # values of a block whose size is not checked
 
 
-def check_text_in(block: Block, where: str) -> None:
+def check_text_in(block: Block) -> None:
     """Check the size of a block before it is encoded.
 
     Parameters
     ----------
     block : Block
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -611,17 +536,15 @@ def check_text_in(block: Block, where: str) -> None:
     if size + _LONGEST * length > _MAX_ENCODED:  # rare: measure it exactly
         for column in values:
             size += sum(len(json.dumps(each)) * n for each, n in Counter(column).items())
-        check_size(size, where)
+        check_size(size)
 
 
-def check_size(nbytes: int, where: str) -> None:
+def check_size(nbytes: int) -> None:
     """Check the size of rows.
 
     Parameters
     ----------
     nbytes : int
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -630,8 +553,7 @@ def check_size(nbytes: int, where: str) -> None:
     if nbytes > _MAX_ENCODED:
         raise ShapeError(
             f"`X` must have at most {_MAX_ENCODED:,} bytes, got {nbytes:,}. Pass fewer "
-            "rows per call.",
-            where,
+            "rows per call."
         )
 
 
@@ -639,7 +561,7 @@ _MAX_KEY = 512  # characters
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-def check_text(value: object, name: str, where: str) -> None:
+def check_text(value: object, name: str) -> None:
     """Check that a value is text of 1 to 512 characters, without lone surrogates.
 
     Parameters
@@ -647,8 +569,6 @@ def check_text(value: object, name: str, where: str) -> None:
     value : object
     name : str
         Name of the argument.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -661,6 +581,5 @@ def check_text(value: object, name: str, where: str) -> None:
             return
     raise ParameterError(
         f"`{name}` must be text of 1 to {_MAX_KEY} characters without lone surrogates, "
-        f"got {got}. Pass text such as str(uuid.uuid4()).",
-        where,
+        f"got {got}. Pass text such as str(uuid.uuid4())."
     )

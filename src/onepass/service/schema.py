@@ -85,7 +85,7 @@ def create(path: Path) -> sqlite3.Connection:
     return db
 
 
-def open_database(path: Path, where: str) -> sqlite3.Connection:
+def open_database(path: Path) -> sqlite3.Connection:
     """Open and lock an existing file.
 
     Raises
@@ -102,13 +102,12 @@ def open_database(path: Path, where: str) -> sqlite3.Connection:
     try:
         for pragma in _BEFORE:
             db.execute(pragma)
-        check_format(db, path, where)
+        check_format(db, path)
         mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
             raise StoreError(  # noqa: TRY301  the connection must be closed
                 f"{path} must be on a disk where SQLite can use a write-ahead log, got "
                 f"the journal mode {mode!r}. Choose a local disk.",
-                where,
             )
         for pragma in _AFTER:
             db.execute(pragma)
@@ -118,7 +117,7 @@ def open_database(path: Path, where: str) -> sqlite3.Connection:
     return db
 
 
-def check_format(db: sqlite3.Connection, path: Path, where: str) -> None:
+def check_format(db: sqlite3.Connection, path: Path) -> None:
     """Verify the format and the tables of a file.
 
     Raises
@@ -131,15 +130,13 @@ def check_format(db: sqlite3.Connection, path: Path, where: str) -> None:
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise CorruptStoreError(
             f"{path} must be the file of a durable learner, got another program's "
-            "database. Choose another path.",
-            where,
+            "database. Choose another path."
         )
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     if version > FORMAT:
         raise StoreError(
             f"{path} must have a format up to {FORMAT}, got format {version} of a newer "
-            "onepass. Upgrade onepass.",
-            where,
+            "onepass. Upgrade onepass."
         )
     problem = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
     statements = db.execute(  # except the statistics tables of ANALYZE
@@ -149,5 +146,5 @@ def check_format(db: sqlite3.Connection, path: Path, where: str) -> None:
         problem = "its tables are not those of its format"
     if problem != "ok":
         raise CorruptStoreError(
-            f"{path} is not as it was written: {problem}. Restore it from a backup.", where
+            f"{path} is not as it was written: {problem}. Restore it from a backup."
         )

@@ -9,8 +9,8 @@ Invariants
 - After the start, only the writer's thread accesses the learner and the journal.
 - No request is acknowledged before its rows are on the disk. If a group cannot be committed, all
   its requests fail, and the learner is restored from the disk before it learns further rows.
-- The learner changes only by ``ManagedModel.learn``: the same blocks in the same order result in
-  the same learner, bit for bit.
+- The learner changes only by ``learn_block``: the same blocks in the same order result in the same
+  learner, bit for bit.
 - Predictions use a frozen copy that is created after each group and shares the learned arrays:
   they do not wait for rows to be learned, and never use a part of a block.
 - Callers only wait. An interrupt ends the waiting, but the request is still committed or rejected;
@@ -41,17 +41,19 @@ from onepass.errors import (
     CheckpointWarning,
     CorruptStoreError,
     IdempotencyConflictError,
+    ParameterError,
     StoreError,
+    calling,
 )
-from onepass.service.delayed import LabelledRows, match
+from onepass.serialization import archive
+from onepass.serialization.models import dumps, from_contents
+from onepass.service.delayed import LabelledRows, match, repeated_result
 from onepass.service.journal import Entry, Group, Journal, PendingRow, Snapshot, StoredResult
-from onepass.service.model import ManagedModel
+from onepass.service.model import learn_block
 from onepass.service.requests import (
     Block,
     LearnResult,
     Request,
-    array_from_bytes,
-    array_to_bytes,
     joined,
     runs,
 )
@@ -94,6 +96,7 @@ _EXPIRY_INTERVAL = 60.0  # seconds between deletions of old keys and expired row
 _CHECK_INTERVAL = 1.0  # seconds between checks of the file and the disk, also without requests
 _TRIM_BLOCKS = 2 * _MAX_GROUP  # blocks deleted at once; more than a group appends
 _CLOSE_TIMEOUT = 5.0  # max seconds in which `close` deletes old blocks
+_LEARN = "op.durable.learn"
 _CLOSED = "must be open, but it was closed. Open it again with op.durable."
 
 _Call = tuple[Callable[[], Any], "Future[Any]"]
@@ -113,7 +116,7 @@ class _Batch:
 class _Restored:
     """A learner restored from the disk."""
 
-    model: ManagedModel
+    model: Learner | Pipeline
     positions: dict[str, str]
     snapshot: Snapshot
     end: tuple[int, int, bytes]
@@ -129,7 +132,7 @@ class Writer:
 
     Attributes
     ----------
-    model : ManagedModel
+    model : learner or Pipeline
     published : tuple of int and learner
         Last acknowledged version, and the frozen copy of the learner after it.
     positions : dict of str to str
@@ -140,8 +143,6 @@ class Writer:
         Function that the writer's thread calls about once a second, and after each snapshot.
     snapshots : list of Snapshot
         Stored snapshots without their bodies, oldest first.
-    last_snapshot : tuple of int and float
-        Number of rows learned at the last snapshot, and its time.
     pending : int
         Number of rows that wait for their labels, including rows that expired within a minute.
     closed : str
@@ -149,13 +150,13 @@ class Writer:
         message; empty while it is open.
     """
 
-    model: ManagedModel
+    model: Learner | Pipeline
     published: tuple[int, Learner | Pipeline]
     _thread: Thread | None = None
     _next_item: _Call | None = None
 
     def __init__(self, journal: Journal, policy: Policy) -> None:
-        self.journal, self.where, self.policy = journal, journal.where, policy
+        self.journal, self.policy = journal, policy
         self._began = policy.clock() - time.monotonic()  # later changes of the clock have no effect
         self._items: SimpleQueue[Request | _Call] = SimpleQueue()
         self.closed = ""
@@ -163,7 +164,7 @@ class Writer:
         self.watch: Watcher | None = None
         self.hook: Callable[[], None] | None = None
         self.snapshots: list[Snapshot] = []
-        self.last_snapshot = self._tried = (0, 0.0)  # rows and time of the last attempt
+        self._tried = (0, 0.0)  # rows and time of the last attempt
         self.pending = 0
         self._error: str | None = None
         self._stale = False  # the learner may include rows that are not on the disk
@@ -203,28 +204,16 @@ class Writer:
             If the writer is closed.
         """
         if self.closed:
-            raise StoreError(f"{self.journal.path} {self.closed}", self.where)
+            raise StoreError(f"{self.journal.path} {self.closed}")
         self._items.put(item)
         if self.closed:  # another thread has closed it meanwhile
             self._refuse_queued()  # type: ignore[unreachable]
 
-    def call(self, work: Callable[[], _T], *, writes: bool = False) -> _T:
-        """Call a function in the writer's thread, and return its result.
-
-        Parameters
-        ----------
-        work : callable
-        writes : bool, default False
-            Whether to raise StoreError if the file cannot be written.
-        """
+    def call(self, work: Callable[[], _T]) -> _T:
+        """Call a function in the writer's thread, and return its result."""
         self.check_caller()
-
-        def checked() -> _T:
-            self.check_ready()
-            return work()
-
         future: Future[_T] = Future()
-        self.put((checked if writes else work, future))
+        self.put((work, future))
         return future.result()
 
     def check_caller(self) -> None:
@@ -238,8 +227,7 @@ class Writer:
             raise StoreError(
                 f"{self.journal.path} must be used outside callbacks and watchers, "
                 "which would wait for themselves, got a call from one. Use `request`, "
-                "which does not wait, or another thread.",
-                self.where,
+                "which does not wait, or another thread."
             )
 
     def close(self) -> None:
@@ -318,7 +306,7 @@ class Writer:
 
     def _refuse_queued(self) -> None:
         """Reject requests and calls that were queued after the writer was closed."""
-        error = StoreError(f"{self.journal.path} {self.closed}", self.where)
+        error = StoreError(f"{self.journal.path} {self.closed}", _LEARN)
         next_item, self._next_item = self._next_item, None
         items: list[Request | _Call] = [] if next_item is None else [next_item]
         with suppress(Empty):
@@ -339,14 +327,14 @@ class Writer:
 
     # -- opening and replay ---------------------------------------------------------------------
 
-    def begin(self, model: ManagedModel) -> None:
+    def begin(self, model: Learner | Pipeline) -> None:
         """Create the file."""
         self.model = model
         self.journal.begin(self._snapshot(model, 0, "beginning"))
         self._install_watcher(model)
-        self.last_snapshot = self._tried = (0, self.now())
+        self._tried = (0, self.now())
         self.snapshots = self.journal.snapshots()
-        self.published = (0, model.frozen())
+        self.published = (0, model.frozen_copy())
 
     def resume(self) -> None:
         """Restore the learner from the file, and call the watcher with the replayed blocks."""
@@ -354,7 +342,6 @@ class Writer:
         self._install(restored)
         self.journal.check_complete()
         self.snapshots = self.journal.snapshots()
-        self.last_snapshot = (restored.snapshot.seen, restored.snapshot.at)
         self._tried = (restored.snapshot.seen, self.now())
         self._trims = True
         self.pending = self.journal.count_pending(0.0)
@@ -370,14 +357,15 @@ class Writer:
     def _install(self, restored: _Restored) -> None:
         self.journal.ends(*restored.end)
         self.model, self.positions = restored.model, restored.positions
-        self.published = (self.journal.sequence, self.model.frozen())
+        self.published = (self.journal.sequence, self.model.frozen_copy())
         self._stale = False
 
     def _restored(self, until: int | None = None, *, watched: bool = False) -> _Restored:
         """Restore the learner after a block, by default the last block."""
         snapshot = self.journal.before(until)
         path = str(self.journal.path)
-        model = ManagedModel.from_bytes(snapshot.body, path, self.policy.replacements)
+        contents = archive.loads(snapshot.body, path)
+        model = from_contents(contents, path, self.policy.replacements)
         if watched:
             self._install_watcher(model)
         positions: dict[str, str] = json.loads(snapshot.positions)
@@ -393,26 +381,24 @@ class Writer:
             end = (entry.sequence, entry.seen, digest)
         return _Restored(model, positions, snapshot, end)
 
-    def _replayed(self, model: ManagedModel, entry: Entry) -> tuple[Block, Array]:
+    def _replayed(self, model: Learner | Pipeline, entry: Entry) -> tuple[Block, Array]:
         """Replay a logged block; return the block and its prequential predictions."""
         if entry.kind != "learn":
             raise CorruptStoreError(
                 f"{self.journal.path} is not as it was written: the snapshot of its rollback, "
-                f"block {entry.sequence:,}, is missing. Restore it from a backup.",
-                self.where,
+                f"block {entry.sequence:,}, is missing. Restore it from a backup."
             )
         block = Block.from_bytes(entry.body, str(self.journal.path))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # issued when the block was first learned
-                return block, model.learn(block)
+                return block, learn_block(model, block)
         except MemoryError:  # independent of the file and the version
             raise
         except Exception as error:
             raise StoreError(
                 f"the learner must accept block {entry.sequence:,} of {self.journal.path} again, "
                 f"but rejects it: {error} Use the version of onepass that wrote the file.",
-                self.where,
             ) from error
 
     # -- one group ------------------------------------------------------------------------------
@@ -422,10 +408,11 @@ class Writer:
         while requests:
             batch = _Batch()
             try:
-                self.check_ready()
-                later = self._fill(batch, requests)
-                if batch.group.entries or batch.group.pending_rows:
-                    self.journal.commit(batch.group)
+                with calling(_LEARN):
+                    self.check_ready()
+                    later = self._fill(batch, requests)
+                    if batch.group.entries or batch.group.pending_rows:
+                        self.journal.commit(batch.group)
             except BaseException as error:  # noqa: BLE001  set as the error of each request
                 self._complete(requests, error)
                 return
@@ -457,7 +444,7 @@ class Writer:
         if batch.positions:
             self.positions = self.positions | batch.positions
         if batch.learned:
-            self.published = (self.journal.sequence, self.model.frozen())
+            self.published = (self.journal.sequence, self.model.frozen_copy())
         self._stale = False
         self.journal.reached("published")
 
@@ -477,7 +464,7 @@ class Writer:
                     self._failed("a callback has failed", failure)
 
     def _failed(self, what: str, error: BaseException) -> None:
-        self._error = f"{self.where}: {what}: {error}"
+        self._error = f"{what}: {error}"
 
     def _fill(self, batch: _Batch, requests: Sequence[Request]) -> list[Request]:
         """Learn requests; return those whose key an earlier request of the group has, for later."""
@@ -512,12 +499,10 @@ class Writer:
             request.error = IdempotencyConflictError(
                 f"the key {name[1:]!r} must be sent with the rows of its first request (version "
                 f"{stored.sequence:,}), got other rows. Use a new key for other rows.",
-                self.where,
+                _LEARN,
             )
             return
-        request.learn_result = LearnResult(
-            stored.sequence, array_from_bytes(stored.predictions), repeated=True
-        )
+        request.learn_result = repeated_result(self.journal, stored)
 
     def _store_pending(self, batch: _Batch, request: Request) -> None:
         """Store rows until their labels arrive, or reject them if too many would wait."""
@@ -530,7 +515,7 @@ class Writer:
                 f"at most {max_pending:,} rows may wait for their labels, got {count:,} in "
                 f"addition to {waiting:,} waiting rows. Send labels first, or predict rows with "
                 "fewer `seconds`, so that they expire earlier.",
-                self.where,
+                _LEARN,
                 seconds=60.0,
             )
             return
@@ -546,7 +531,7 @@ class Writer:
         try:
             block = run[0].block if single else joined([request.block for request in run])
             with feature_limit(self.policy.max_features):
-                predicted = self.model.learn(block)
+                predicted = learn_block(self.model, block)
         except Exception as error:  # noqa: BLE001  set as the request's error
             if single:
                 run[0].error = error
@@ -574,15 +559,15 @@ class Writer:
                 group.labelled += request.ids  # each pending row has a key
                 parts = [part] if len(request.keys) == 1 else np.split(part, len(part))
                 group.results += [
-                    StoredResult(name, digest, entry.sequence, array_to_bytes(predictions), now)
+                    StoredResult(name, digest, entry.sequence, Block(predictions).to_bytes(), now)
                     for (name, digest), predictions in zip(request.keys, parts, strict=False)
                 ]
 
     # -- watcher --------------------------------------------------------------------------------
 
-    def _install_watcher(self, model: ManagedModel) -> None:
+    def _install_watcher(self, model: Learner | Pipeline) -> None:
         if self.policy.watch is not None:
-            self.watch = self.policy.watch(model.frozen())
+            self.watch = self.policy.watch(model.frozen_copy())
 
     def _call_watcher(self, learned: list[tuple[Block, Array]]) -> None:
         """Call the watcher with blocks; set ``error`` if it fails, as the rows are committed."""
@@ -595,13 +580,13 @@ class Writer:
 
     # -- calls ----------------------------------------------------------------------------------
 
-    def learn_labels(self, ids: Sequence[str], labels: Block, where: str) -> LearnResult:
+    def learn_labels(self, ids: Sequence[str], labels: Block) -> LearnResult:
         """Learn pending rows with their labels."""
         self.check_ready()
-        labelled: LabelledRows = match(self.journal, self.now(), ids, labels, where)
+        labelled: LabelledRows = match(self.journal, self.now(), ids, labels)
         if not labelled.rows:
             return labelled.learn_result(ids, None)
-        request = labelled.request(where)
+        request = labelled.request()
         self.process([request])
         self.maintain()
         return labelled.learn_result(ids, request.result())
@@ -615,12 +600,13 @@ class Writer:
             If the file cannot be read, or a write has failed with unknown outcome.
         """
         if not self._stale:
-            return self.model.copied()
+            return copy.deepcopy(self.model)
         self.journal.check_sound()
-        return self._restored().model.copied()
+        return self._restored().model
 
     def commit_position(self, source: str, position: str) -> None:
         """Commit a source's position, without rows."""
+        self.check_ready()
         sequence, seen = self.journal.sequence + 1, self.journal.seen
         entry = Entry(sequence, "pass", 0, seen, _note(source, position), b"")
         self.journal.commit(Group(entries=[entry]))
@@ -628,15 +614,29 @@ class Writer:
         self.published = (sequence, self.published[1])
 
     def rollback(self, to: int) -> int:
-        """Restore the state after a block; later blocks remain in the log."""
+        """Restore the state after a block; later blocks remain in the log.
+
+        Raises
+        ------
+        ParameterError
+            If the version does not exist, or is older than the oldest snapshot.
+        """
+        self.check_ready()
+        oldest, latest = self.snapshots[0].sequence, self.journal.sequence
+        if not oldest <= to <= latest:
+            raise ParameterError(
+                f"`to` must be a stored version, from {oldest:,} to the current one, {latest:,}, "
+                f"got {to:,}. Choose a version in this range; `versions`, and /state of a service, "
+                "list the snapshots, and `snapshots` sets how many are stored."
+            )
         restored = self._restored(to)
-        sequence, seen = self.journal.sequence + 1, self.journal.seen
+        sequence, seen = latest + 1, self.journal.seen
         entry = Entry(sequence, "rollback", 0, seen, json.dumps({"to": to}), b"")
         snapshot = self._snapshot(restored.model, sequence, f"rollback to {to}")
-        published = (sequence, restored.model.frozen())
+        published = (sequence, restored.model.frozen_copy())
         self.journal.commit(Group(entries=[entry], snapshot=snapshot))
         self.model, self.published = restored.model, published
-        self.last_snapshot = self._tried = (seen, self.now())
+        self._tried = (seen, self.now())
         self._attempt(self._prune)
         return sequence
 
@@ -648,18 +648,19 @@ class Writer:
         StoreError, CheckpointError
             If the snapshot cannot be written.
         """
+        self.check_ready()
         sequence = self.journal.sequence
         if self.snapshots[-1].sequence < sequence:
             snapshot = self._snapshot(self.model, sequence, why)
             self.journal.commit(Group(snapshot=snapshot))
-        self.last_snapshot = self._tried = (self.journal.seen, self.now())
+        self._tried = (self.journal.seen, self.now())
         self._error = None
         self._attempt(self._prune)
         self._call_hook()
         return sequence
 
-    def _snapshot(self, model: ManagedModel, sequence: int, why: str) -> Snapshot:
-        positions, body = json.dumps(self.positions), model.to_bytes(self.where)
+    def _snapshot(self, model: Learner | Pipeline, sequence: int, why: str) -> Snapshot:
+        positions, body = json.dumps(self.positions), dumps(model, "op.durable")
         seen, digest = self.journal.seen, self.journal.digest
         return Snapshot(sequence, seen, self.now(), why, positions, digest, body)
 

@@ -154,7 +154,7 @@ class Tokens:
             )
 
 
-def check_safe(host: str, tokens: Tokens, where: str) -> None:
+def check_safe(host: str, tokens: Tokens) -> None:
     """Require tokens to listen on an address that other machines can reach.
 
     Parameters
@@ -162,8 +162,6 @@ def check_safe(host: str, tokens: Tokens, where: str) -> None:
     host : str
         Address to listen on.
     tokens : Tokens
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -173,8 +171,7 @@ def check_safe(host: str, tokens: Tokens, where: str) -> None:
         raise ParameterError(
             f"a service on {host}, which other machines can reach, must have tokens, "
             "got none. Pass --tokens FILE, set the environment variable ONEPASS_TOKEN, "
-            "or listen on 127.0.0.1.",
-            where,
+            "or listen on 127.0.0.1."
         )
 
 

@@ -137,24 +137,13 @@ class Service:
         CommitTimeoutError
             If the rows are not on disk within ``commit_timeout``.
         """
-        expired = False
-
-        def expire() -> None:
-            nonlocal expired
-            expired = True
-            result.cancel()
-
-        timer = result.get_loop().call_later(self.commit_timeout, expire)
         try:
-            return await result
-        except asyncio.CancelledError:
-            if not expired:
-                raise  # the request was cancelled
+            async with asyncio.timeout(self.commit_timeout):
+                return await result
+        except TimeoutError:
             raise CommitTimeoutError(
                 f"the rows must be on the disk within {self.commit_timeout:g} seconds, but the "
                 "commit has not finished. It may still succeed: retry with the same key.",
                 name,
                 seconds=1.0,
             ) from None
-        finally:
-            timer.cancel()

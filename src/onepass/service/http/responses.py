@@ -18,7 +18,7 @@ from onepass.learners.estimator.composite import owner_of_parameter
 from onepass.service.http.log import LOG
 from onepass.service.http.status import pathless
 from onepass.service.protocol.rows import EncodedResponse
-from onepass.service.protocol.v2 import failed
+from onepass.service.protocol.v2 import ErrorResponse
 
 __all__ = ["ErrorResponses", "json_response", "sent"]
 
@@ -41,18 +41,16 @@ _LONGEST_MESSAGE = 4000  # characters
 _LOG_INTERVAL = 60.0  # seconds before the same error of a file is logged again
 
 
-def sent(
-    reply: EncodedResponse, status: int = 200, headers: Mapping[str, str] | None = None
+def sent(reply: EncodedResponse, headers: Mapping[str, str]) -> Response:
+    """Convert an encoded response to one of Starlette, with further headers."""
+    return Response(reply.body, 200, {**(reply.headers or {}), **headers}, media_type=reply.kind)
+
+
+def json_response(
+    value: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Convert an encoded response to one of Starlette."""
-    return Response(
-        reply.body, status, {**(reply.headers or {}), **(headers or {})}, media_type=reply.kind
-    )
-
-
-def json_response(value: object, status: int = 200) -> Response:
     """Encode a value, such as a msgspec struct, as a JSON response."""
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
+    return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
 
 
 class ErrorResponses:
@@ -96,7 +94,8 @@ class ErrorResponses:
             self._log(message, request_id)
         if isinstance(error, _ABOUT_FILES):
             message = pathless(message, self._folder)
-        return sent(failed(message[:_LONGEST_MESSAGE]), status, _headers(error))
+        text = message[:_LONGEST_MESSAGE].encode(errors="backslashreplace").decode()
+        return json_response(ErrorResponse(text), status, _headers(error))
 
     def _log(self, text: str, request_id: str) -> None:
         """Log an error of a file; the same error once a minute at most, as requests repeat it."""

@@ -19,7 +19,7 @@ from onepass.service.http import rows
 from onepass.service.http.auth import ADMIN, LEARN, PREDICT
 from onepass.service.http.openapi import Endpoint, describe
 from onepass.service.http.request import ServiceRequest
-from onepass.service.http.responses import json_response, sent
+from onepass.service.http.responses import json_response
 from onepass.service.http.rows import ARROW, CSV, JSON, NDJSON, OCTETS, media_type
 from onepass.service.http.status import State, exposition, onepass_version, pathless, state
 from onepass.service.protocol import mlflow, records, v2
@@ -100,9 +100,8 @@ class RetiredModel(msgspec.Struct):
 # -- health and metadata ---------------------------------------------------------------------------
 
 
-async def live(request: ServiceRequest) -> Response:
+async def live(_: ServiceRequest) -> Response:
     """Return whether the server responds."""
-    del request
     return json_response(Live(live=True))
 
 
@@ -114,16 +113,14 @@ async def ready(request: ServiceRequest) -> Response:
     return json_response(Ready(ready=True))
 
 
-async def version(request: ServiceRequest) -> Response:
+async def version(_: ServiceRequest) -> Response:
     """Return the version of onepass as text, as MLflow's clients expect."""
-    del request
     return Response(onepass_version(), media_type="text/plain")
 
 
-async def server_metadata(request: ServiceRequest) -> Response:
+async def server_metadata(_: ServiceRequest) -> Response:
     """Return the name, version and extensions of the server."""
-    del request
-    return sent(v2.server(onepass_version()))
+    return json_response(v2.ServerMetadata("onepass", onepass_version(), ["binary_tensor_data"]))
 
 
 async def model_metadata(request: ServiceRequest) -> Response:
@@ -132,7 +129,7 @@ async def model_metadata(request: ServiceRequest) -> Response:
     final: Any = getattr(learner, "learner", learner)
     classes = getattr(final, "classes_", None)
     kind = "f" if classes is None else classes.dtype.kind
-    metadata = v2.model(
+    metadata = v2.metadata(
         request.served.name,
         versions=[str(current)],
         learner=type(learner).__name__,
@@ -142,7 +139,7 @@ async def model_metadata(request: ServiceRequest) -> Response:
         classes=(0 if classes is None else len(classes)) if is_classifier(final) else None,
         probabilities=hasattr(learner, "predict_proba"),
     )
-    return sent(metadata)
+    return json_response(metadata)
 
 
 async def model_ready(request: ServiceRequest) -> Response:
@@ -207,9 +204,8 @@ async def metrics(request: ServiceRequest) -> Response:
     return Response(text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
-async def description(request: ServiceRequest) -> Response:
+async def description(_: ServiceRequest) -> Response:
     """Return the OpenAPI description."""
-    del request
     return json_response(describe(ENDPOINTS, onepass_version()))
 
 

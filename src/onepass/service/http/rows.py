@@ -74,7 +74,7 @@ class _Format(NamedTuple):
         headers = {"X-Onepass-Version": str(version)}
         if repeated:
             headers["Idempotent-Replayed"] = "true"
-        return sent(self.write(decoded, outputs, model=name, version=str(version)), headers=headers)
+        return sent(self.write(decoded, outputs, model=name, version=str(version)), headers)
 
 
 _V2 = _Format(v2.read, v2.write)
@@ -212,19 +212,24 @@ async def _predict_pending(
     began: float,
 ) -> Response:
     """Predict rows and store them until their labels arrive."""
-    service, seconds = request.service, (decoded.parameters or {}).get("seconds", _DAY)
-    work = served.admit(
-        len(decoded.X),
-        partial(served.durable.predict_pending_versioned, decoded.X, seconds=seconds),
-    )
-    with _RowErrors(served.name):
-        stored = asyncio.shield(service.disk(work))
-        version, predictions, ids = await service.committed(stored, served.name)
+    seconds = (decoded.parameters or {}).get("seconds", _DAY)
+    work = partial(served.durable.predict_pending_versioned, decoded.X, seconds=seconds)
+    version, predictions, ids = await _written(request, served, len(decoded.X), work)
     served.gauges.observe_predict(len(ids), time.perf_counter() - began)
     outputs = {"y": predictions, "id": np.array(ids, dtype=object)}
     requested = [output for output in decoded.outputs if output.name == "y"] or DEFAULT_OUTPUTS
     decoded.outputs = (*requested, Output("id", requested[0].binary))
     return await _run(request, lambda: form.response(served.name, version, decoded, outputs))
+
+
+async def _written(
+    request: ServiceRequest, served: ModelServer, count: int, work: Callable[[], _T]
+) -> _T:
+    """Write rows with delayed labels in a thread, and wait until they are on the disk."""
+    service = request.service
+    with _RowErrors(served.name):
+        result = asyncio.shield(service.disk(served.admit(count, work)))
+        return await service.committed(result, served.name)
 
 
 def _outputs(learner: Any, decoded: DecodedRequest) -> dict[str, Array]:
@@ -316,7 +321,7 @@ async def _learned(
 
 async def learn_labels(request: ServiceRequest) -> Response:
     """Learn rows that infer stored with ``await_label``, from their labels."""
-    served, service = request.served, request.service
+    served = request.served
     form, decoded = await _decoded(request, learning=True)
     columns = getattr(decoded.X, "columns", {})
     if list(columns) != ["id"]:
@@ -326,13 +331,12 @@ async def learn_labels(request: ServiceRequest) -> Response:
         )
     _check_labelled(decoded)
     ids = columns["id"].tolist()
-    work = served.admit(
+    result = await _written(
+        request,
+        served,
         len(ids),
         lambda: served.learn_labels(ids, decoded.y, decoded.sample_weight, time=decoded.time),
     )
-    with _RowErrors(served.name):
-        learned = asyncio.shield(service.disk(work))
-        result = await service.committed(learned, served.name)
     return await _run(request, partial(_learn_response, form, served, decoded, result))
 
 

@@ -22,16 +22,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from onepass.errors import ParameterError
 from onepass.service.consumer import source
-from onepass.service.http.log import log
-from onepass.service.registry import ModelRegistry
 from onepass.service.source import Source
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-__all__ = ["Listening", "Stopping", "consume", "open_registry", "parse_sources", "run"]
+__all__ = ["Listening", "Stopping", "parse_sources", "run"]
 
-_WHERE = "onepass serve"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _GRACE = 30  # seconds for pending requests when the server is stopped
 
@@ -97,13 +94,8 @@ class Listening:
     request_timeout: float = 30.0
     idle_timeout: float = 75.0
 
-    def bind(self, where: str) -> list[socket.socket]:
+    def bind(self) -> list[socket.socket]:
         """Open listening sockets, one for each address of the host.
-
-        Parameters
-        ----------
-        where : str
-            The public call, for messages.
 
         Raises
         ------
@@ -118,12 +110,11 @@ class Listening:
         except OSError as error:
             raise ParameterError(
                 "--certificate and --key must be PEM files that belong together, got: "
-                f"{error}. Check both paths, or create a new pair.",
-                where,
+                f"{error}. Check both paths, or create a new pair."
             ) from error
         if self.port >= 1 << 16:  # getaddrinfo would reduce it modulo 65536
             raise ParameterError(
-                f"--port must be from 0 to 65535, got {self.port}. Choose another port.", where
+                f"--port must be from 0 to 65535, got {self.port}. Choose another port."
             )
         sockets: list[socket.socket] = []
         unavailable = OSError("no address")
@@ -141,8 +132,7 @@ class Listening:
             raise ParameterError(
                 f"{self.host}:{self.port} must be a free address, but the server cannot "
                 f"listen on it: {error.strerror or error}. Stop the process that "
-                "listens there, or choose another --host or --port.",
-                where,
+                "listens there, or choose another --host or --port."
             ) from error
         return sockets
 
@@ -196,25 +186,6 @@ def run(
     server.run(sockets)
 
 
-def open_registry(folder: Path, **options: Any) -> ModelRegistry:
-    """Open all learners of a folder.
-
-    Parameters
-    ----------
-    folder : Path
-    **options
-        Options of :class:`~onepass.service.registry.ModelRegistry`.
-
-    Raises
-    ------
-    LockedError, StoreError, ParameterError
-        If the registry cannot be opened; see ``ModelRegistry.open_all``.
-    """
-    registry = ModelRegistry(folder, _WHERE, **options)
-    registry.open_all()
-    return registry
-
-
 def parse_sources(addresses: Iterable[str]) -> list[tuple[str, Source]]:
     """Create sources, without reading them; return the name of the learner with each.
 
@@ -238,29 +209,3 @@ def parse_sources(addresses: Iterable[str]) -> list[tuple[str, Source]]:
             name, address = "", text
         sources.append((name, source(address)))
     return sources
-
-
-def consume(registry: ModelRegistry, sources: Iterable[tuple[str, Source]]) -> None:
-    """Start to learn rows of sources.
-
-    Parameters
-    ----------
-    registry : ModelRegistry
-    sources : iterable of tuple[str, Source]
-        Name of the learner, and source; see ``parse_sources``.
-
-    Raises
-    ------
-    ParameterError
-        If a learner does not exist, or only one of learner and source has times.
-    """
-    for name, opened in sources:
-        names = registry.names
-        if name not in names and (name or len(names) != 1):
-            raise ParameterError(
-                "--source must be NAME=ADDRESS with the name of a learner, or an "
-                f"address if there is only one learner, got {name[:100] or 'no name'}. "
-                f"Name one of the learners: {', '.join(names) or 'none'}.",
-                _WHERE,
-            )
-        registry.consume(name or names[0], opened, log)

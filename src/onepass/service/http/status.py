@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +65,7 @@ def pathless(text: str, folder: Path) -> str:
 @cache
 def onepass_version() -> str:
     """Return the installed version of onepass."""
-    try:
-        return version("onepass")
-    except PackageNotFoundError:  # not installed
-        return "unknown"
+    return version("onepass")
 
 
 # -- GET /state -----------------------------------------------------------------------------------

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from onepass import validation
-from onepass.errors import RequestError, public
+from onepass.errors import RequestError
 
 __all__ = ["Limits", "request_error", "shown"]
 
@@ -35,11 +34,6 @@ class Limits:
     json_bytes : int, default 8 MiB
         Max bytes of JSON; decoding it requires up to 48 times as much memory.
 
-    Raises
-    ------
-    ParameterError
-        If a limit is not a whole number > 0.
-
     Examples
     --------
     >>> Limits(rows=1000).check_size(20, 4, "inputs[0].shape")
@@ -57,11 +51,6 @@ class Limits:
     values: int = 1 << 24
     text: int = 1 << 16
     json_bytes: int = 8 << 20
-
-    @public
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            validation.whole(getattr(self, field.name), field.name, low=1)
 
     def check_json(self, nbytes: int) -> None:
         """Raise RequestError if there are too many bytes of JSON."""

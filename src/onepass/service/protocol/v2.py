@@ -62,10 +62,8 @@ __all__ = [
     "Tensor",
     "TensorMetadata",
     "TensorParameters",
-    "failed",
-    "model",
+    "metadata",
     "read",
-    "server",
     "write",
 ]
 
@@ -525,18 +523,7 @@ _KINDS = {"number": "FP64", "bool": "BOOL", "text": "BYTES", "date": "BYTES"}
 _DATES = {"content_type": "datetime"}
 
 
-def server(version: str) -> EncodedResponse:
-    """Encode the server's metadata.
-
-    Parameters
-    ----------
-    version : str
-        Version of onepass.
-    """
-    return EncodedResponse(encoded(ServerMetadata("onepass", version, ["binary_tensor_data"])))
-
-
-def model(
+def metadata(
     name: str,
     *,
     versions: Sequence[str],
@@ -546,8 +533,8 @@ def model(
     outputs: int = 1,
     classes: int | None = None,
     probabilities: bool = False,
-) -> EncodedResponse:
-    """Encode a model's metadata.
+) -> ModelMetadata:
+    """Return a model's metadata.
 
     Parameters
     ----------
@@ -570,9 +557,8 @@ def model(
 
     Examples
     --------
-    >>> reply = model("flow", versions=["7"], learner="RLSRegressor", features=3)
-    >>> msgspec.json.decode(reply.body)["inputs"]
-    [{'name': 'X', 'datatype': 'FP64', 'shape': [-1, 3]}]
+    >>> metadata("flow", versions=["7"], learner="RLSRegressor", features=3).inputs
+    [TensorMetadata(name='X', datatype='FP64', shape=[-1, 3], parameters=None)]
     """
     if isinstance(features, Mapping):
         inputs = [
@@ -586,18 +572,4 @@ def model(
         if probabilities:
             tensors.append(TensorMetadata("probabilities", "FP64", [-1, classes]))
         tensors.append(TensorMetadata("classes", datatype, [classes]))
-    return EncodedResponse(
-        encoded(ModelMetadata(name, list(versions), f"onepass_{learner}", inputs, tensors))
-    )
-
-
-def failed(message: str) -> EncodedResponse:
-    """Encode the response of a failed request.
-
-    Parameters
-    ----------
-    message : str
-    """
-    return EncodedResponse(
-        encoded(ErrorResponse(message.encode(errors="backslashreplace").decode()))
-    )
+    return ModelMetadata(name, list(versions), f"onepass_{learner}", inputs, tensors)
