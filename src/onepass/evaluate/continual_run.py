@@ -32,7 +32,6 @@ from onepass.errors import (
     OnepassError,
     ParameterError,
     ShapeError,
-    SourceError,
     TypeMismatchError,
 )
 from onepass.evaluate.blocks import as_array
@@ -346,20 +345,14 @@ class Run:
     stopped: str | None = None
     notes: list[str] = field(default_factory=list)
 
-    def check(self) -> None:
-        """Check the shapes of the matrix and of ``when``.
-
-        Raises
-        ------
-        SourceError
-        """
-        if not self.matrix or {len(self.when), *map(len, self.matrix)} != {len(self.before)}:
-            raise SourceError(
-                "a run must have one column per task, got another number. Repeat the run."
-            )
-        if any(i not in range(len(self.matrix)) for i in self.when):
-            raise SourceError(
-                "`when` must contain indices of experiences, got others. Repeat the run."
+    def check(self, size: tuple[int, int]) -> None:
+        """Raise an error unless this is a run of these numbers of experiences and of tasks."""
+        rows, columns = size
+        lengths = {len(self.before), len(self.when), *map(len, self.matrix)}
+        if (len(self.matrix), lengths) != (rows, {columns}) or not {*self.when} <= {*range(rows)}:
+            raise ParameterError(
+                f"a run must have {rows} experiences and {columns} tasks, got {len(self.matrix)} "
+                f"and {len(self.before)}"
             )
 
 

@@ -289,17 +289,15 @@ def frame(records: Sequence[Mapping[str, object]], library: str | None) -> Any:
     raise MissingExtraError(f"{library} must be installed. Install it with: pip install {library}")
 
 
-def to_csv(records: Sequence[Mapping[str, object]], names: Sequence[str] | None = None) -> str:
+def to_csv(records: Sequence[Mapping[str, object]]) -> str:
     """Convert records to CSV; None becomes an empty cell.
 
     Parameters
     ----------
     records : sequence of dict
-    names : sequence of str, optional
-        The columns, in case there are no records.
     """
     text = io.StringIO()
-    writer = csv.DictWriter(text, names or list(records[0] if records else ()), lineterminator="\n")
+    writer = csv.DictWriter(text, records[0] if records else (), lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
     return text.getvalue()
