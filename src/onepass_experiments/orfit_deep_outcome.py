@@ -28,7 +28,7 @@ from onepass.errors import public
 from onepass.evaluate.continual_measures import MEASURES, TaskScores
 from onepass.evaluate.figures import COLOURS, DARK, GREY, band, new_figure
 from onepass.evaluate.report import map_floats
-from onepass.evaluate.tables import markdown
+from onepass.evaluate.tables import markdown, plus_minus
 from onepass.types import Floats
 from onepass_experiments.outcome import ExperimentOutcome, as_columns
 
@@ -70,7 +70,7 @@ def _bars(axes: Axes, found: dict[str, Result], methods: list[str]) -> None:
 
 
 def _curve(axes: Axes, result: Result, methods: list[str]) -> Any:
-    along = _so_far(result.matrix())
+    along = np.stack([_scored(matrix).so_far for matrix in result.matrix()])
     tasks = np.arange(1, along.shape[1] + 1)
     mean, spread = along.mean(axis=0), along.std(axis=0)
     colour = _colour(result.method)
@@ -79,11 +79,6 @@ def _curve(axes: Axes, result: Result, methods: list[str]) -> Any:
     if np.isnan(mean[:-1]).all():  # measured only at the end
         return axes.plot(tasks[-1], mean[-1], "*", color=colour, ms=6, clip_on=False, zorder=5)[0]
     return band(axes, tasks, mean, spread, alpha=0.12, color=colour, ls=dash, lw=1.2)
-
-
-def _so_far(matrices: Floats) -> Floats:
-    """Return the mean over the tasks so far after each task, (draws, T)."""
-    return np.stack([matrices[:, t, : t + 1].mean(axis=1) for t in range(matrices.shape[1])], 1)
 
 
 def _colour(method: str) -> str:
@@ -331,8 +326,8 @@ def _row(r: Result) -> list[str]:
 
 
 def _spread(values: Sequence[float], unit: str) -> str:
-    deviation = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.1f}{deviation}{unit}"
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return plus_minus(f"{np.mean(values):.1f}", deviation, 1) + unit
 
 
 def _size(nbytes: int) -> str:

@@ -224,16 +224,10 @@ def test_sklearn_learners_accept_data_frames() -> None:
     assert found.runs[1].matrix == known.runs[1].matrix
 
 
-@pytest.mark.parametrize(
-    ("models", "match"),
-    [
-        (lambda: 3, "must return a learner"),
-        (lambda one, other: (one, other), "missing a required argument"),
-    ],
-)
-def test_factories_without_a_learner_are_refused(models: Any, match: str) -> None:
-    with pytest.raises(ParameterError, match=match):
-        continual(models, digits())
+@pytest.mark.parametrize("made", [3, None])
+def test_factories_without_a_learner_are_refused(made: Any) -> None:
+    with pytest.raises(ParameterError, match="must return a learner"):
+        continual(lambda: made, digits())
 
 
 # -- tasks ----------------------------------------------------------------------------------------

@@ -106,6 +106,7 @@ def test_save_writes_all_formats(outcome: ContinualOutcome, tmp_path: Path) -> N
     tree = json.loads(paths[0].read_text())
     assert tree["reports"]["kin40k"]["tasks"]
     assert tree["setup"]["scale"] == 0.001
+    assert ContinualOutcome.from_json(paths[0]).reports == outcome.reports
     with paths[1].open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 2 * (3 + 2 + 1)

@@ -33,6 +33,7 @@ from onepass.evaluate.continual_run import (
     unsuitable_type,
 )
 from onepass.evaluate.report import FORMAT, from_json, to_json
+from onepass.evaluate.resume import differences
 from onepass.parallel import run_parallel
 from onepass.serialization.atomic import atomic_write, write_errors
 
@@ -189,7 +190,6 @@ class _StoredRun:
 
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_MAX_LETTERS = 80  # length of a setting in a message
 
 
 class RunFolder:
@@ -224,7 +224,7 @@ class RunFolder:
             stored = from_json(path.read_text(encoding="utf-8"), _StoredRun)
             run = stored.run
             before = {**stored.settings, "name": run.model, "seed": run.seed}
-            changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+            changed = "; ".join(differences(before, now))
             if not changed:
                 run.check(size)
         except FileNotFoundError:
@@ -236,13 +236,9 @@ class RunFolder:
                 _WHERE,
             ) from error
         if changed:
-            found = "; ".join(
-                f"{key} was {_short(before.get(key))} and is {_short(now.get(key))}"
-                for key in changed
-            )
             raise ParameterError(
                 f"`path` must contain runs with the same settings, got {path.name}, in "
-                f"which {found}. Use another folder, or delete that file.",
+                f"which {changed}. Use another folder, or delete that file.",
                 _WHERE,
             )
         return run
@@ -259,11 +255,6 @@ class RunFolder:
         # names may differ only in replaced characters
         tail = "" if letters == model else f"-{sha256(model.encode()).hexdigest()[:6]}"
         return self.path / f"{letters}{tail}-seed{seed}.json"
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _MAX_LETTERS else f"{text[:_MAX_LETTERS]}…"
 
 
 def model_settings(model: object) -> dict[str, str]:

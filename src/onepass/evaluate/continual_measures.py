@@ -44,7 +44,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import ttest_1samp
 
-from onepass.errors import ParameterError, did_you_mean
+from onepass.errors import ParameterError
+from onepass.evaluate.choice import check_choice
 from onepass.evaluate.continual_run import Run
 from onepass.types import Array, Floats
 
@@ -191,12 +192,7 @@ class ContinualScore:
         ParameterError
             If there is no such measure.
         """
-        if measure not in MEASURES:
-            raise ParameterError(
-                f"`measure` must be one of {', '.join(MEASURES)}, got "
-                f"{measure!r}.{did_you_mean(measure, MEASURES) or ' Choose one of these.'}",
-                "ContinualScore.values",
-            )
+        check_choice(measure, MEASURES, "`measure`", "ContinualScore.values")
         with np.errstate(invalid="ignore"):  # inf − inf is nan
             return np.array([MEASURES[measure](scores) for scores in task_scores(self)])
 
@@ -336,12 +332,8 @@ def pairs(
     ParameterError
         If there is no such model, or two models share fewer than two seeds.
     """
-    if against is not None and against not in scores:
-        raise ParameterError(
-            f"`against` must be one of {', '.join(scores)}, got {against!r}",
-            _WHERE,
-            remedy="Choose one of these.",
-        )
+    if against is not None:
+        check_choice(against, scores, "`against`", _WHERE)
     chosen = (
         list(combinations(scores, 2))
         if against is None

@@ -202,8 +202,8 @@ class ContinualReport(BaseReport):
         for name, score in self.scores.items():
             row: dict[str, Any] = {"model": name, "metric": self.metric, "seeds": len(score.runs)}
             for measure in MEASURES:
-                row[measure] = _defined(score.mean(measure))
-                row[f"{measure}_deviation"] = _defined(score.deviation(measure))
+                row[measure] = score.mean(measure)
+                row[f"{measure}_deviation"] = score.deviation(measure)
             row |= {cost: getattr(score, cost) for cost in _COSTS}
             yield row | {"rows": score.rows, "notes": "; ".join(score.notes)}
 
@@ -213,7 +213,7 @@ class ContinualReport(BaseReport):
             values = {measure: score.values(measure) for measure in MEASURES}
             for i, run in enumerate(score.runs):
                 row: dict[str, Any] = {"model": name, "seed": run.seed, "metric": self.metric}
-                row |= {measure: _defined(float(each[i])) for measure, each in values.items()}
+                row |= {measure: float(each[i]) for measure, each in values.items()}
                 row |= {cost: getattr(run, cost) for cost in _COSTS}
                 yield row | {"rows": run.rows, "stopped": run.stopped}
 
@@ -382,7 +382,3 @@ class ContinualReport(BaseReport):
     @property
     def _label(self) -> str:
         return f"{self._kind.label}, %" if self._percent else self._kind.label
-
-
-def _defined(value: float) -> float | None:
-    return None if math.isnan(value) else value

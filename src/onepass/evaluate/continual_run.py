@@ -34,8 +34,8 @@ from onepass.errors import (
     ShapeError,
     TypeMismatchError,
 )
-from onepass.evaluate.blocks import as_array
 from onepass.evaluate.metrics import metric_class
+from onepass.linalg import as_array
 from onepass.stream import Experience, TestSet
 from onepass.stream.tasks import ExperienceList, Experiences
 from onepass.types import Array
@@ -362,22 +362,22 @@ class Rules:
 
     Parameters
     ----------
-    scenario : {"class", "task", "domain"}
-    task : {"regression", "classification"}
-    metric : str
-        Name from ``METRICS[task]``.
     batch, block : int
         Number of rows per call of ``learn``, and of ``partial_fit``.
     clock : callable, optional
         Returns seconds.
+    scenario : {"class", "task", "domain"}
+    task : {"regression", "classification"}
+    metric : str
+        Name from ``METRICS[task]``.
     """
 
-    scenario: str
-    task: str
-    metric: str
     batch: int
     block: int
     clock: Callable[[], float] | None = None
+    scenario: str = ""
+    task: str = ""
+    metric: str = ""
 
 
 class ContinualRun:
@@ -568,36 +568,10 @@ def from_factory(factory: Callable[..., _Made], seed: int) -> _Made:
         A callable with a parameter ``seed``, with one parameter that has no default, or without
         parameters.
     seed : int
-
-    Raises
-    ------
-    ParameterError
-        If the factory needs other arguments, or returns None.
     """
-    if takes_seed(factory):
-        named = "seed" in signature(factory).parameters
-        made = factory(seed=seed) if named else factory(seed)
-    else:
-        _check_callable(factory)
-        made = factory()
-    if made is None:
-        raise ParameterError(
-            f"a factory must return an object, got None from {factory!r}. Add `return`."
-        )
-    return made
-
-
-def _check_callable(factory: Callable[..., object]) -> None:
-    """Check that a factory can be called without arguments."""
-    try:
-        signature(factory).bind()
-    except ValueError:  # a builtin without a signature
-        return
-    except TypeError as error:
-        raise ParameterError(
-            "a factory must be callable with a seed or without arguments, got "
-            f"{factory!r}: {error}. Bind its other arguments with functools.partial."
-        ) from error
+    if not takes_seed(factory):
+        return factory()
+    return factory(seed=seed) if "seed" in signature(factory).parameters else factory(seed)
 
 
 def takes_seed(factory: Callable[..., object]) -> bool:

@@ -447,17 +447,18 @@ def _limits(lines: Sequence[Line], *, lower_is_better: bool) -> tuple[float, flo
     finals = [line.last for line in lines if np.isfinite(line.last)]
     least, most = -np.inf, 4.0 * min((value for value in finals if value > 0), default=np.inf)
     if not lower_is_better:
-        best = max(finals, default=np.inf)
+        best = max(finals, default=0.0)
         least, most = best - 1.5 * max(1.0, abs(best)), np.inf
 
+    first = (len(lines[0].x) - 1) // 20
+
     def span(some: Sequence[Line]) -> tuple[float, float]:
-        since = lines[0].x[(len(lines[0].x) - 1) // 20]
-        parts = [line.recent[1][line.recent[0] >= since] for line in some if line.recent]
+        parts = []
         for line in some:
             spread = 0.0 if line.spread is None else line.spread
-            parts += [
-                side[line.x >= since] for side in (line.values - spread, line.values + spread)
-            ]
+            parts += [(line.values - spread)[first:], (line.values + spread)[first:]]
+            if line.recent is not None:
+                parts.append(line.recent[1][line.recent[0] >= line.x[first]])
         values = np.concatenate(parts)
         values = values[np.isfinite(values) & (values >= least) & (values <= most)]
         return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)

@@ -34,7 +34,7 @@ from onepass.evaluate.resume import Checkpoint, blocks_from, run_blocks
 from onepass.evaluate.run import Model, PrequentialRun, learns_gaps
 from onepass.logs import LOG
 from onepass.types import Array
-from onepass.validation import whole
+from onepass.validation import in_range, whole
 
 __all__ = ["by_name", "checked_models", "prequential"]
 
@@ -320,10 +320,9 @@ def _delayed_labels(delay: object, until: str | None, max_waiting: object) -> De
     """Return the schedule of delayed labels; None if targets arrive before the next row."""
     rows = whole(delay, "delay", low=0)
     limit = whole(max_waiting, "max_waiting", low=1)
-    if until is not None and (rows or not isinstance(until, str)):
+    if until is not None and rows:
         raise ParameterError(
-            "`delay_until` must be the name of a column, and excludes `delay`, got "
-            f"{until!r} and delay={rows}. Use one of the two."
+            f"`delay_until` excludes `delay`, got {until!r} and {rows}. Use one of the two."
         )
     if rows > limit:
         raise ParameterError(
@@ -351,11 +350,7 @@ def _checkpoint(
             f"`{what}` requires `{needs}`, got none. Name the checkpoint file: "
             "checkpoint='m.run', resume=True."
         )
-    if not isinstance(every, (int, float)) or not every >= 0:
-        raise ParameterError(
-            f"`every` must be a number of seconds >= 0, got {every!r}. Pass 0 for a "
-            "checkpoint after each block."
-        )
+    in_range(every, "every", low=0.0)
     return None if path is None else Checkpoint(path, stream, every, clock, _WHERE)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from rich.table import Table as RichTable
 
 from onepass.errors import ParameterError, SourceError, public
+from onepass.evaluate.choice import check_choice
 from onepass.evaluate.curves import Curve
 from onepass.evaluate.figures import Line, learning_curves
 from onepass.evaluate.metrics import METRICS, Metric
@@ -250,14 +251,13 @@ class BaseReport(ABC):
         return text if path is None else self._write(text, path)
 
     def _records(self, kind: str) -> list[dict[str, Any]]:
-        """Return the records of one kind."""
+        """Return the records of one kind; nan becomes None."""
         kinds = self._record_kinds()
-        if kind not in kinds:
-            raise ParameterError(
-                f"`of` must be one of {', '.join(map(repr, kinds))}, got {kind!r}. Choose one of "
-                "these."
-            )
-        return list(kinds[kind]())
+        check_choice(kind, kinds, "`of`")
+        return [
+            map_floats(record, lambda value: None if math.isnan(value) else value)
+            for record in kinds[kind]()
+        ]
 
     @public
     def save(self, directory: str | os.PathLike[str]) -> list[Path]:
@@ -457,8 +457,8 @@ class Report(BaseReport):
 
     def _files(self) -> Mapping[str, Callable[[Path], object]]:
         writers = (self.to_json, self._write_markdown, self.to_csv, self.plot)
-        files: dict[str, Callable[[Path], object]] = dict(zip(FILES, writers, strict=True))
-        return files if self.rows else dict(list(files.items())[:2])
+        names = FILES if self.rows else FILES[:2]  # without rows there is no curve
+        return dict(zip(names, writers, strict=False))
 
     def _record_kinds(self) -> Mapping[str, Callable[[], Iterable[dict[str, Any]]]]:
         return {"scores": self._scores, "curve": self._curves, "drift": self._alarms}

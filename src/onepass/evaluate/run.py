@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from onepass.errors import CheckpointError, NotFittedError, OnepassError, ShapeError
-from onepass.evaluate.blocks import Block, as_array, located_error, with_row_location
+from onepass.evaluate.blocks import Block, located_error, with_row_location
 from onepass.evaluate.curves import ScoreHistory
 from onepass.evaluate.delay import DelayedLabels, PendingRows, Schedule
 from onepass.evaluate.drift import ErrorMonitor
@@ -24,6 +24,7 @@ from onepass.evaluate.metrics.probability import fields_of
 from onepass.evaluate.report import Report
 from onepass.evaluate.score import Score
 from onepass.learners.estimator.classifier import classes_of, prequential_probabilities
+from onepass.linalg import as_array
 from onepass.serialization.archive import damaged
 from onepass.serialization.codec import from_state, state_dict
 from onepass.serialization.state import forget, learned
@@ -313,16 +314,16 @@ class PrequentialRun:
             models = {name: _decoded(m, saved[name], place) for name, m in self.models.items()}
             rest = from_state({k: v for k, v in state.items() if k != "models"}, place)
             seconds = {name: float(rest["seconds"][name]) for name in self.models}
-            if saved.keys() != self.models.keys() or not self.history.is_like(rest["history"]):
+            history, last, pending = rest["history"], rest["last"], rest["pending"]
+            if saved.keys() != self.models.keys() or history.setup != self.history.setup:
                 raise damaged(place, "it has other models or metrics")
-            last, pending = rest["last"], rest["pending"]
             if type(pending) not in {PendingRows, type(None)}:
                 raise damaged(place, "the pending rows are damaged")
         except CheckpointError:
             raise
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise damaged(place, f"it does not contain a complete run: {error!r}") from error
-        self._seconds, self.history = seconds, rest["history"]
+        self._seconds, self.history = seconds, history
         if self.delayed is not None:
             self.delayed.last, self.delayed.pending = last, pending
         for name, model in self.models.items():
