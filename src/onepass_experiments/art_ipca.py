@@ -31,7 +31,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from onepass import validation
-from onepass.errors import ParameterError, calling, public
+from onepass.errors import calling, public
 from onepass.evaluate.figures import COLOURS, GREY, Dots, dot_plots
 from onepass.evaluate.tables import MISSING, format_number, format_signed, plus_minus
 from onepass.learners import ARTIPCAClassifier
@@ -454,12 +454,7 @@ def _tables(
     validation.whole(processes, "processes", low=1)
     validation.in_range(vigilance, "vigilance", low=-1.0, high=1.0)
     validation.whole(seed, "seed", low=0)
-    chosen = list(_DATA.values()) if streams is None else streams
-    if not set(chosen) <= set(_DATA.values()):
-        raise ParameterError(
-            f"`streams` must be any of {', '.join(_DATA.values())}, got {list(chosen)}. "
-            "Check the spelling."
-        )
+    chosen = validation.check_subset(streams, list(_DATA.values()), "streams")
     known = images or {name: images_of(of) for name, of in _DATA.items() if of in chosen}
     jobs = list(product(known, range(draws), PCA_MODES))
     runs: dict[tuple[str, int, str], RunResult] = {}

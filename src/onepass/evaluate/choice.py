@@ -9,7 +9,7 @@ from onepass.errors import ParameterError, did_you_mean
 __all__ = ["check_choice"]
 
 
-def check_choice(value: object, known: Collection[str], what: str, where: str = "") -> None:
+def check_choice(value: object, known: Collection[str], what: str) -> None:
     """Raise an error with the names, and similar ones, if a value is not among them.
 
     Parameters
@@ -18,8 +18,6 @@ def check_choice(value: object, known: Collection[str], what: str, where: str = 
     known : collection of str
     what : str
         The argument, in backquotes.
-    where : str, default=""
-        The public call.
 
     Raises
     ------
@@ -33,7 +31,6 @@ def check_choice(value: object, known: Collection[str], what: str, where: str = 
         hint = did_you_mean(str(value), known).strip()
         raise ParameterError(
             f"{what} must be one of {', '.join(known)}",
-            where,
             got=repr(value),
             remedy=hint or "Choose one of these.",
         )

@@ -110,8 +110,7 @@ def _checked_rules(
     rules: Rules,
 ) -> Rules:
     """Check scenario and metric for these tasks; return the rules of all runs."""
-    tests = getattr(tasks, "tests", ()) or getattr(tasks, "tasks", tasks)
-    test_sets = [test_set.classes for test_set in tests]
+    test_sets = [test_set.classes for test_set in _tasks(tasks)[0]]
     task = "classification" if tasks.classes else "regression"
     shared = len(set(test_sets)) == 1
     natural = "domain" if shared or task == "regression" else "class"
@@ -277,10 +276,14 @@ class _Outline:
 
 
 def _outline(source: Experiences | ExperienceList, *, stored: bool) -> _Outline:
-    learned = getattr(source, "tasks", source)
-    tests = getattr(source, "tests", ()) or learned
-    names = [tuple(str(task.name) for task in tasks) for tasks in (tests, learned)]
+    names = [tuple(str(task.name) for task in tasks) for tasks in _tasks(source)]
     return _Outline(source.digest if stored else "", *names)
+
+
+def _tasks(source: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return the tasks that are tested, and the experiences that are learned, without rows."""
+    learned = getattr(source, "tasks", source)
+    return getattr(source, "tests", ()) or learned, learned
 
 
 def _runs(

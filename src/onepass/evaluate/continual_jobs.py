@@ -40,9 +40,6 @@ from onepass.serialization.atomic import atomic_write, write_errors
 __all__ = ["Job", "RunFolder", "Setting", "model_settings", "results"]
 
 
-_WHERE = "op.evaluate.continual"
-
-
 @dataclass(frozen=True)
 class Job:
     """One learner with one seed.
@@ -87,8 +84,7 @@ class Setting:
         if not hasattr(found, "test_sets"):
             raise ParameterError(
                 "a function of `experiences` must return op.stream.Experiences, got "
-                f"{type(found).__name__}. Return, for example, op.stream.experiences(X, y).",
-                _WHERE,
+                f"{type(found).__name__}. Return, for example, op.stream.experiences(X, y)."
             )
         return found
 
@@ -99,8 +95,7 @@ class Setting:
         if not is_learner(model):
             raise ParameterError(
                 "a function of `models` must return a learner, with `predict` and `partial_fit` or "
-                f"`learn`, got {model!r} from {job.model!r}. Return an instance.",
-                _WHERE,
+                f"`learn`, got {model!r} from {job.model!r}. Return an instance."
             )
         kind = unsuitable_type(model, self.rules.task)
         if kind is not None:
@@ -108,8 +103,7 @@ class Setting:
                 f"models must suit the targets, which are for {self.rules.task}, got "
                 f"{job.model!r}, a {kind}. Choose another model, for op.nn learners of "
                 "classes loss='one_hot'. Targets of dtype float are for regression, "
-                "all others are classes.",
-                _WHERE,
+                "all others are classes."
             )
         return model
 
@@ -232,14 +226,12 @@ class RunFolder:
         except (OSError, ValueError, RecursionError) as error:
             raise SourceError(
                 f"{path} must be a stored run, got {type(error).__name__}: {error}. "
-                "Delete the file to repeat the run.",
-                _WHERE,
+                "Delete the file to repeat the run."
             ) from error
         if changed:
             raise ParameterError(
                 f"`path` must contain runs with the same settings, got {path.name}, in "
-                f"which {changed}. Use another folder, or delete that file.",
-                _WHERE,
+                f"which {changed}. Use another folder, or delete that file."
             )
         return run
 

@@ -31,7 +31,7 @@ from onepass.evaluate.metrics import Metric, ProbabilityMetric, metric_class
 from onepass.evaluate.naive import LastLabel, LastValue, Majority, RunningMean
 from onepass.evaluate.report import Report
 from onepass.evaluate.resume import Checkpoint, blocks_from, run_blocks
-from onepass.evaluate.run import Model, PrequentialRun, learns_gaps
+from onepass.evaluate.run import WHERE, Model, PrequentialRun, learns_gaps
 from onepass.logs import LOG
 from onepass.types import Array
 from onepass.validation import in_range, whole
@@ -136,11 +136,10 @@ def _check_probabilities(models: Mapping[str, Any], metrics: Mapping[str, type[M
         )
 
 
-_WHERE = "op.evaluate.prequential"
 _METRICS = {"regression": ("mae", "rmse", "r2"), "classification": ("accuracy", "macro_f1")}
 
 
-@calling("op.evaluate.prequential")
+@calling(WHERE)
 def prequential(
     models: Model | list[Model] | tuple[Model, ...] | Mapping[str, Model],
     stream: Iterable[object],
@@ -266,12 +265,12 @@ def prequential(
     with blocks_from(stream, start, gaps=gaps) as rows:
         task, source = _task(task or saved, rows)
         naive = {name: cls() for name, cls in _BASELINES[task].items()} if baselines else {}
-        with calling(f"{_WHERE}: `metrics`"):
+        with calling(f"{WHERE}: `metrics`"):
             metric_classes = {name: metric_class(name, task) for name in names or _METRICS[task]}
         everyone = _with_baselines(learners, naive)
         _check_probabilities(everyone, metric_classes)
         history = ScoreHistory.start(everyone, metric_classes, width, limit)
-        run = PrequentialRun(everyone, history, delayed, clock, _WHERE)
+        run = PrequentialRun(everyone, history, delayed, clock)
         run.monitor = error_monitor(drift, learners, task, resumed=resume)
         setup = {"task": task, "window": width, "delay": delay_until or max(int(delay), 1)}
         if file is not None:
@@ -279,9 +278,9 @@ def prequential(
             more = {"baselines": bool(naive), "points": limit, "block": block}
             file.begin(run, setup | more | {"metrics": list(metric_classes)})
         name, target = _names_of(stream)
-        LOG.info("%s of %s: %s", _WHERE, name or "a stream", ", ".join(everyone))
+        LOG.info("%s of %s: %s", WHERE, name or "a stream", ", ".join(everyone))
         interrupted = run_blocks(source, run, file, on_progress, on_block)
-    LOG.info("%s: %d rows%s", _WHERE, run.history.rows, " (interrupted)" if interrupted else "")
+    LOG.info("%s: %d rows%s", WHERE, run.history.rows, " (interrupted)" if interrupted else "")
     fields = setup | {
         "source": name,
         "target": target,
@@ -351,7 +350,7 @@ def _checkpoint(
             "checkpoint='m.run', resume=True."
         )
     in_range(every, "every", low=0.0)
-    return None if path is None else Checkpoint(path, stream, every, clock, _WHERE)
+    return None if path is None else Checkpoint(path, stream, every, clock)
 
 
 def _task(task: str | None, source: Iterator[Block]) -> tuple[str, Iterator[Block]]:

@@ -88,7 +88,7 @@ def from_json(text: str, kind: type[_Kind]) -> _Kind:
     """
     tree = msgspec.json.decode(text, type=dict)
     if tree.pop("format", None) != FORMAT:
-        raise ValueError(f"another format than {FORMAT}")
+        raise SourceError(f"the format must be {FORMAT}, got another one")
     return msgspec.convert(tree, kind, strict=False)
 
 

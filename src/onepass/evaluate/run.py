@@ -31,8 +31,11 @@ from onepass.serialization.state import forget, learned
 from onepass.types import Array
 from onepass.validation.table import Table, known_rows
 
-__all__ = ["Model", "PrequentialRun", "learns_gaps"]
+__all__ = ["WHERE", "Model", "PrequentialRun", "learns_gaps"]
 
+
+WHERE = "op.evaluate.prequential"
+"""The public call, for messages."""
 
 _MAX_ROWS = 4096  # maximum rows per call, since all pending rows may become due at once
 
@@ -172,8 +175,6 @@ class PrequentialRun:
         Rows whose targets arrive later.
     clock : callable or None
         Seconds from any origin, to time each model.
-    where : str
-        The public call, for messages.
 
     Attributes
     ----------
@@ -189,13 +190,11 @@ class PrequentialRun:
         history: ScoreHistory,
         delayed: DelayedLabels | None,
         clock: Callable[[], float] | None,
-        where: str,
     ) -> None:
         self.models, self.history, self.delayed, self.clock = models, history, delayed, clock
         self.consistent = True
         self.monitor: ErrorMonitor | None = None
         self._seconds = dict.fromkeys(models, 0.0)
-        self._where = where
 
     def process(self, block: Block) -> dict[str, Array]:
         """Predict and learn a block; return predictions by model.
@@ -252,7 +251,7 @@ class PrequentialRun:
         located: Callable[[int], str] | None = None,
     ) -> Array:
         """Call a model and add the elapsed time; return predictions in the shape of y."""
-        place = f"{self._where}: model {name!r}, {place}"
+        place = f"{WHERE}: model {name!r}, {place}"
         start = self.clock() if self.clock else 0.0
         try:
             predictions = call()
