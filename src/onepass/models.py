@@ -43,11 +43,12 @@ def names(task: str | None = None) -> list[str]:
     >>> len({"perceptron", "artipca"} & set(names("regression")))
     0
     """
-    return [
-        name
-        for name, tasks in _all_learners().items()
-        if task is None or _check_task(task) in tasks
-    ]
+    if task not in {None, *_TASKS}:
+        raise ParameterError(
+            f"`task` must be {' or '.join(map(repr, _TASKS))}", _WHERE, got=repr(task),
+            remedy="Choose one of the two.",
+        )  # fmt: skip
+    return [name for name, tasks in _all_learners().items() if task is None or task in tasks]
 
 
 def learner_class(name: str, task: str) -> type:
@@ -65,22 +66,15 @@ def learner_class(name: str, task: str) -> type:
     ParameterError
         If there is no such model for the task.
     """
-    known = _all_learners()
-    if _check_task(task) in known.get(name, {}):
+    known, there = _all_learners(), names(task)
+    if name in there:
         return known[name][task]
-    there = names(task)
+    got, remedy = repr(name), did_you_mean(name, there).strip() or "Choose one of these."
     if name in known:
-        got = f"{name!r}, which is for {next(iter(known[name]))}"
-        raise ParameterError(
-            f"a model for {task} must be one of {', '.join(there)}, got {got}. Choose "
-            "one of these, or the other task.",
-            _WHERE,
-        )
-    raise ParameterError(
-        f"a model for {task} must be one of {', '.join(there)}, got "
-        f"{name!r}.{did_you_mean(name, there) or ' Choose one of these.'}",
-        _WHERE,
-    )
+        got += f", which is for {next(iter(known[name]))}"
+        remedy = "Choose one of these, or the other task."
+    text = f"a model for {task} must be one of {', '.join(there)}"
+    raise ParameterError(text, _WHERE, got=got, remedy=remedy)
 
 
 def pipelines(
@@ -226,13 +220,3 @@ def _all_learners() -> dict[str, dict[str, type]]:
         name = name.replace("KernelRLS", "KRLS").lower()
         known.setdefault(name, {})[task] = kind
     return known
-
-
-def _check_task(task: str) -> str:
-    if task not in _TASKS:
-        raise ParameterError(
-            f"`task` must be {' or '.join(map(repr, _TASKS))}, got {task!r}. Choose one "
-            "of the two.",
-            _WHERE,
-        )
-    return task

@@ -31,8 +31,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from onepass import validation
-from onepass.errors import ParameterError, calling
-from onepass.evaluate.figures import COLOURS, GREY, Dots, dots, legend_below, new_figure
+from onepass.errors import calling, public
+from onepass.evaluate.figures import COLOURS, GREY, Dots, dot_plots
 from onepass.evaluate.tables import MISSING, format_number, format_signed, plus_minus
 from onepass.learners import ARTIPCAClassifier
 from onepass.parallel import run_parallel
@@ -50,37 +50,7 @@ __all__ = [
     "art_table1",
     "art_table2",
     "art_tables",
-    "comparison_figure",
 ]
-
-
-@calling("ArtOutcome.plot")
-def comparison_figure(
-    title: str, entries: Sequence[Entry], path: str | os.PathLike[str] | None
-) -> Any:
-    """Plot published and reproduced accuracy side by side, one panel per data set.
-
-    Parameters
-    ----------
-    title : str
-    entries : sequence of Entry
-    path : path or None
-        File to write.
-    """
-    names = list(dict.fromkeys(one.data for one in entries))
-    with new_figure((4.6 * len(names), 3.2), path) as figure:
-        for axes, data in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-            those = [one for one in entries if one.data == data]
-            paper = [one.paper or (np.nan, np.nan) for one in those]
-            kinds = [
-                Dots("paper", GREY, [p[0] for p in paper], [p[1] for p in paper], 0.18, places=2),
-                Dots("here", COLOURS[0], [one.mean for one in those],
-                     [one.deviation for one in those], -0.18, places=2),
-            ]  # fmt: skip
-            dots(axes, data, [one.method for one in those], kinds)
-        figure.suptitle(title, fontsize=9)
-        legend_below(figure)
-    return figure
 
 
 _MEGABYTE = 1e6
@@ -191,9 +161,23 @@ class ArtOutcome(ExperimentOutcome):
                 row = {"data": one.data, "method": one.method, "run": i}
                 yield {**row, "accuracy": round(accuracy, 3)}
 
-    def _draw(self, path: str | os.PathLike[str] | None) -> Any:
-        """Plot published and reproduced accuracy, one panel per data set."""
-        return comparison_figure(self.title, self.entries, path)
+    @public
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Plot published and reproduced accuracy side by side, one panel per data set.
+
+        Parameters and errors as of ``Report.plot``.
+        """
+        plots = {}
+        for data in dict.fromkeys(one.data for one in self.entries):
+            those = [one for one in self.entries if one.data == data]
+            paper = [one.paper or (np.nan, np.nan) for one in those]
+            means, deviations = [one.mean for one in those], [one.deviation for one in those]
+            series = [
+                Dots("paper", GREY, [p[0] for p in paper], [p[1] for p in paper], 0.18, places=2),
+                Dots("here", COLOURS[0], means, deviations, -0.18, places=2),
+            ]
+            plots[data] = [one.method for one in those], series
+        return dot_plots(self.title, plots, path)
 
     def _caption(self) -> str:
         setup = self.setup
@@ -470,12 +454,7 @@ def _tables(
     validation.whole(processes, "processes", low=1)
     validation.in_range(vigilance, "vigilance", low=-1.0, high=1.0)
     validation.whole(seed, "seed", low=0)
-    chosen = list(_DATA.values()) if streams is None else streams
-    if not set(chosen) <= set(_DATA.values()):
-        raise ParameterError(
-            f"`streams` must be any of {', '.join(_DATA.values())}, got {list(chosen)}. "
-            "Check the spelling."
-        )
+    chosen = validation.check_subset(streams, list(_DATA.values()), "streams")
     known = images or {name: images_of(of) for name, of in _DATA.items() if of in chosen}
     jobs = list(product(known, range(draws), PCA_MODES))
     runs: dict[tuple[str, int, str], RunResult] = {}

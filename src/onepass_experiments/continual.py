@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -24,10 +24,8 @@ from onepass import validation
 from onepass.errors import ParameterError, calling, import_extra
 from onepass.evaluate import ContinualReport
 from onepass.evaluate import continual as evaluated
-from onepass.evaluate.figures import COLOURS, GREY, Dots, dots, legend_below, new_figure
-from onepass.evaluate.report import FORMAT, infinities_as_text
+from onepass.evaluate.figures import COLOURS, GREY, Dots, dot_plots
 from onepass.evaluate.tables import MISSING, format_number, format_signed, markdown, plus_minus
-from onepass.serialization.atomic import write_errors
 from onepass.stream import Experiences, Images
 from onepass.types import ArrayLike, Floats
 from onepass_experiments.continual_learners import (
@@ -41,14 +39,7 @@ from onepass_experiments.continual_learners import (
 )
 from onepass_experiments.outcome import ExperimentOutcome, as_columns, paired
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 __all__ = ["ContinualOutcome", "comparison_figure", "continual", "continual_names"]
-
-
-_SIDE = 2  # panels per row
-_WIDE, _HIGH, _HEAD = 4.6, 0.19, 0.75  # inches: width of a panel, height per learner, margin
 
 
 @calling("ContinualOutcome.plot")
@@ -71,23 +62,13 @@ def comparison_figure(
     paper : bool
         Whether to show published numbers, which apply to the full number of rows.
     """
-    names = list(reports)
-    rows = [names[i : i + _SIDE] for i in range(0, len(names), _SIDE)]
-    high = [_HEAD + _HIGH * max(len(reports[n].scores) for n in row) for row in rows]
-    wide = min(_SIDE, len(names))
-    size = (_WIDE * wide, sum(high) + 0.6)
-    with new_figure(size, path) as figure:
-        panels = figure.subplots(len(rows), wide, squeeze=False, height_ratios=high).ravel()
-        for axes in panels[len(names) :]:
-            axes.set_visible(False)
-        for axes, name in zip(panels, names, strict=False):
-            _panel(axes, name, reports[name], paper=paper)
-        figure.suptitle(title, fontsize=10)
-        legend_below(figure)
-    return figure
+    return dot_plots(title, dict(_dots(*pair, paper=paper) for pair in reports.items()), path)
 
 
-def _panel(axes: Axes, name: str, report: ContinualReport, *, paper: bool) -> None:
+def _dots(
+    name: str, report: ContinualReport, *, paper: bool
+) -> tuple[str, tuple[list[str], list[Dots]]]:
+    """Return the title of the plot of a stream, its learners, and their results."""
     stream, scores = STREAMS[name], report.scores
     share = report.metric == "accuracy"
     scale, places = (100.0, 1) if share else (1.0, 2)
@@ -95,13 +76,13 @@ def _panel(axes: Axes, name: str, report: ContinualReport, *, paper: bool) -> No
     spreads = [scale * one.deviation("average") for one in scores.values()]
     once = np.array([one.repeated == 0 for one in scores.values()])
     known = [stream.published.get(key, (np.nan, None))[0] for key in scores] if paper else []
-    kinds = [
+    series = [
         Dots("one pass", COLOURS[0], np.where(once, means, np.nan), spreads, places=places),
         Dots("repeats rows", COLOURS[1], np.where(once, np.nan, means), spreads, places=places),
         *([Dots("published", GREY, known, mark="|")] if paper else []),
     ]
     title = f"{stream.title}, {'accuracy, %' if share else 'RMSE'}"
-    dots(axes, title, [TITLES[key] for key in scores], kinds)
+    return title, ([TITLES[key] for key in scores], series)
 
 
 _MEGABYTE = 1e6
@@ -168,19 +149,6 @@ class ContinualOutcome(ExperimentOutcome):
         first = next(iter(scores))
         return paired(*(scores[name].values("average") for name in (learner, first)))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the outcome as dicts, lists, strings and numbers."""
-        return {
-            "format": FORMAT,
-            "name": self.name,
-            "title": self.title,
-            "setup": self.setup,
-            "settings": self.settings,
-            "reports": {
-                name: infinities_as_text(one.to_dict()) for name, one in self.reports.items()
-            },
-        }
-
     def to_markdown(self) -> str:
         """Return the page: the command, one table per stream, known limits, and all settings."""
         lines = [f"# {self.title}", "", _NOT_RUN, "```bash", self._command(), "```", "", _USAGE]
@@ -225,8 +193,7 @@ class ContinualOutcome(ExperimentOutcome):
         """
         paths = super().save(directory)
         for name, report in self.reports.items():
-            with write_errors(paths[0].parent / name):
-                report.save(paths[0].parent / name)
+            report.save(paths[0].parent / name)
         return paths
 
     def _caption(self) -> str:
@@ -309,8 +276,11 @@ class ContinualOutcome(ExperimentOutcome):
                     row |= {measure: float(found[i]) for measure, found in values.items()}
                     yield row | {cost: getattr(run, name) for cost, name in costs.items()}
 
-    def _draw(self, path: str | os.PathLike[str] | None) -> Any:
-        """Plot final averages and published numbers, one panel per stream."""
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Plot final averages and published numbers, one panel per stream.
+
+        Parameters and errors as of ``Report.plot``.
+        """
         return comparison_figure(self.title, self.reports, path, paper=self.setup["scale"] == 1.0)
 
     def _set(self) -> list[str]:
@@ -385,10 +355,6 @@ def continual(
         validation.whole(draws, "draws", low=1)
     validation.whole(processes, "processes", low=1)
     validation.in_range(scale, "scale", above=0.0, high=1.0)
-    if not isinstance(path, (str, os.PathLike, type(None))):
-        raise ParameterError(
-            f"`path` must be a folder for the runs, got {path!r}. Pass a path.", "continual"
-        )
     selected = _selected({"streams": streams, "methods": methods})
     plan = _plan(**selected)
     if any(name in NETWORKS["split"] for some in plan.values() for name in some):

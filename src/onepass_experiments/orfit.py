@@ -189,11 +189,6 @@ def multipass_sgd(
     -------
     weights : ndarray of shape (t, runs, p)
 
-    Raises
-    ------
-    ParameterError
-        If the step size is not positive, or the steps are not increasing numbers >= 1.
-
     Examples
     --------
     >>> import numpy as np
@@ -201,12 +196,6 @@ def multipass_sgd(
     >>> multipass_sgd(X, y, np.zeros((1, 2)), 0.25, np.array([1, 2, 3]))[:, 0]
     array([[0.5 , 0.  ], [0.5 , 0.5 ], [0.75, 0.5 ]])
     """
-    if not step_size > 0 or (np.diff(steps, prepend=0) < 1).any():
-        raise ParameterError(
-            "`step_size` must be > 0 and `steps` must be increasing numbers >= 1, got "
-            f"{step_size!r} and {steps!r}. Sort the steps and remove duplicates.",
-            "multipass_sgd",
-        )
     n = len(X)
     K = X @ X.T
     r = y[:, None] - X @ start.T
@@ -244,6 +233,7 @@ _STEP_SIZE = 1e-5  # of multi-pass SGD on squared error ([1] section 5.2)
 _MARKS = 60  # max epochs of multi-pass SGD after which errors are measured
 
 
+@calling("orfit_figure6")
 def orfit_figure6(
     images: Images | None = None,
     *,

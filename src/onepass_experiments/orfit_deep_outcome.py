@@ -24,76 +24,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from onepass.errors import calling
+from onepass.errors import public
 from onepass.evaluate.continual_measures import MEASURES, TaskScores
 from onepass.evaluate.figures import COLOURS, DARK, GREY, band, new_figure
 from onepass.evaluate.report import map_floats
-from onepass.evaluate.tables import markdown
+from onepass.evaluate.tables import markdown, plus_minus
 from onepass.types import Floats
 from onepass_experiments.outcome import ExperimentOutcome, as_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DeepOutcome", "Measure", "Result", "average", "bars", "curves", "forgetting"]
+__all__ = ["DeepOutcome", "Measure", "Result", "average", "forgetting"]
 
 
 _WIDE, _HIGH = 1.95, 0.145  # inches: width of a panel, height of a bar
 _SHORT = 15.0  # percent; shorter bars have no room for their number
 _DASHES = ("-", (0, (4, 1.4)), (0, (1.2, 1.2)))
-
-
-@calling("DeepOutcome.plot")
-def bars(outcome: DeepOutcome, path: str | os.PathLike[str] | None) -> Any:
-    """Plot each method's final average ± standard deviation, one panel per stream and network.
-
-    Parameters
-    ----------
-    outcome : DeepOutcome
-        Outcome to plot.
-    path : path or None
-        File to write: .png, .svg or .pdf.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    ParameterError
-        If the path has another suffix.
-    SourceError
-        If the file cannot be written.
-    """
-    streams, networks, methods = _sides(outcome)
-    size = (1.3 + _WIDE * len(streams), (0.55 + _HIGH * len(methods)) * len(networks) + 0.3)
-    with new_figure(size, path) as figure:
-        for axes, found in _panels(figure, outcome, sharey=True):
-            _bars(axes, found, methods)
-        draws = f"mean ± standard deviation over {outcome.setup['draws']} draws"
-        figure.suptitle(f"{outcome.title}; {draws}", fontsize=8)
-    return figure
-
-
-def _panels(
-    figure: Any, outcome: DeepOutcome, *, sharey: bool
-) -> Iterator[tuple[Any, dict[str, Result]]]:
-    """Yield an empty panel for each stream (column) and network (row) with its results."""
-    streams, networks, _ = _sides(outcome)
-    panels = figure.subplots(len(networks), len(streams), sharey=sharey, squeeze=False)
-    for row, network in zip(panels, networks, strict=True):
-        for axes, stream in zip(row, streams, strict=True):
-            here = (stream, network)
-            found = {r.method: r for r in outcome.results if (r.stream, r.network) == here}
-            error = any(result.measure == "error" for result in found.values())
-            kind = "RMSE, degrees (lower is better)" if error else "accuracy, %"
-            if axes.get_subplotspec().is_first_row():
-                axes.set_title(f"{stream}\n{kind}", fontsize=7)
-            if axes.get_subplotspec().is_first_col():
-                axes.set_ylabel(network, fontsize=8, fontweight="bold")
-            yield axes, found
 
 
 def _bars(axes: Axes, found: dict[str, Result], methods: list[str]) -> None:
@@ -122,51 +69,8 @@ def _bars(axes: Axes, found: dict[str, Result], methods: list[str]) -> None:
         axes.set_xlim(0, 100)
 
 
-@calling("DeepOutcome.plot_curves")
-def curves(outcome: DeepOutcome, path: str | os.PathLike[str] | None) -> Any:
-    """Plot the average over the tasks so far after each task, per stream and network.
-
-    Parameters
-    ----------
-    outcome : DeepOutcome
-        Outcome to plot.
-    path : path or None
-        File to write: .png, .svg or .pdf.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    ParameterError
-        If the path has another suffix.
-    SourceError
-        If the file cannot be written.
-    """
-    streams, networks, methods = _sides(outcome)
-    size = (0.4 + _WIDE * len(streams), 0.75 + 1.75 * len(networks))
-    with new_figure(size, path) as figure:
-        shown: dict[str, Any] = {}
-        for axes, found in _panels(figure, outcome, sharey=False):
-            for method in (name for name in methods if name in found):
-                shown.setdefault(method, _curve(axes, found[method], methods))
-            axes.tick_params(labelsize=6.5)
-            if axes.get_subplotspec().is_last_row():
-                axes.set_xlabel("tasks learned", fontsize=6.5)
-        figure.legend(
-            shown.values(), shown.keys(), loc="outside upper left", ncols=6, frameon=False,
-            fontsize=6.5, handlelength=2.4, alignment="left", title_fontsize=7.5,
-            title="Average over the tasks so far, after each task; bands: ± standard deviation "
-            f"over {outcome.setup['draws']} draws",
-        )  # fmt: skip
-    return figure
-
-
 def _curve(axes: Axes, result: Result, methods: list[str]) -> Any:
-    along = _so_far(result.matrix())
+    along = np.stack([_scored(matrix).so_far for matrix in result.matrix()])
     tasks = np.arange(1, along.shape[1] + 1)
     mean, spread = along.mean(axis=0), along.std(axis=0)
     colour = _colour(result.method)
@@ -175,19 +79,6 @@ def _curve(axes: Axes, result: Result, methods: list[str]) -> Any:
     if np.isnan(mean[:-1]).all():  # measured only at the end
         return axes.plot(tasks[-1], mean[-1], "*", color=colour, ms=6, clip_on=False, zorder=5)[0]
     return band(axes, tasks, mean, spread, alpha=0.12, color=colour, ls=dash, lw=1.2)
-
-
-def _so_far(matrices: Floats) -> Floats:
-    """Return the mean over the tasks so far after each task, (draws, T)."""
-    return np.stack([matrices[:, t, : t + 1].mean(axis=1) for t in range(matrices.shape[1])], 1)
-
-
-def _sides(outcome: DeepOutcome) -> tuple[list[str], list[str], list[str]]:
-    """Return streams, networks and methods, each in order."""
-    return tuple(  # type: ignore[return-value]
-        list(dict.fromkeys(getattr(result, side) for result in outcome.results))
-        for side in ("stream", "network", "method")
-    )
 
 
 def _colour(method: str) -> str:
@@ -327,10 +218,9 @@ class DeepOutcome(ExperimentOutcome):
         known = {(r.stream, r.network, r.method): r for r in self.results}
         return known[stream, network, method]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the outcome as dicts, lists, strings and numbers, rounded to six digits."""
-        tree: dict[str, Any] = map_floats(super().to_dict(), _six)
-        return tree
+    def _rounded(self, value: float) -> float:
+        """Round to six significant digits."""
+        return float(f"{value:.6g}")
 
     def to_markdown(self) -> str:
         """Return one Markdown table per stream."""
@@ -341,9 +231,67 @@ class DeepOutcome(ExperimentOutcome):
             parts.append("\n".join([f"### {stream}", "", *table]))
         return "\n\n".join(parts) + "\n"
 
+    @public
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Plot each method's final average ± standard deviation, one panel per stream and network.
+
+        Parameters and errors as of ``Report.plot``.
+        """
+        streams, networks, methods = self._sides()
+        size = (1.3 + _WIDE * len(streams), (0.55 + _HIGH * len(methods)) * len(networks) + 0.3)
+        with new_figure(size, path) as figure:
+            for axes, found in self._panels(figure, sharey=True):
+                _bars(axes, found, methods)
+            draws = f"mean ± standard deviation over {self.setup['draws']} draws"
+            figure.suptitle(f"{self.title}; {draws}", fontsize=8)
+        return figure
+
+    @public
     def plot_curves(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Plot the average over the tasks so far after each task; see :meth:`plot`."""
-        return curves(self, path)
+        """Plot the average over the tasks so far after each task, per stream and network.
+
+        Parameters and errors as of ``Report.plot``.
+        """
+        streams, networks, methods = self._sides()
+        size = (0.4 + _WIDE * len(streams), 0.75 + 1.75 * len(networks))
+        with new_figure(size, path) as figure:
+            shown: dict[str, Any] = {}
+            for axes, found in self._panels(figure, sharey=False):
+                for method in (name for name in methods if name in found):
+                    shown.setdefault(method, _curve(axes, found[method], methods))
+                axes.tick_params(labelsize=6.5)
+                if axes.get_subplotspec().is_last_row():
+                    axes.set_xlabel("tasks learned", fontsize=6.5)
+            figure.legend(
+                shown.values(), shown.keys(), loc="outside upper left", ncols=6, frameon=False,
+                fontsize=6.5, handlelength=2.4, alignment="left", title_fontsize=7.5,
+                title="Average over the tasks so far, after each task; bands: ± standard deviation "
+                f"over {self.setup['draws']} draws",
+            )  # fmt: skip
+        return figure
+
+    def _panels(self, figure: Any, *, sharey: bool) -> Iterator[tuple[Any, dict[str, Result]]]:
+        """Yield an empty panel for each stream (column) and network (row) with its results."""
+        streams, networks, _ = self._sides()
+        panels = figure.subplots(len(networks), len(streams), sharey=sharey, squeeze=False)
+        for row, network in zip(panels, networks, strict=True):
+            for axes, stream in zip(row, streams, strict=True):
+                here = (stream, network)
+                found = {r.method: r for r in self.results if (r.stream, r.network) == here}
+                error = any(result.measure == "error" for result in found.values())
+                kind = "RMSE, degrees (lower is better)" if error else "accuracy, %"
+                if axes.get_subplotspec().is_first_row():
+                    axes.set_title(f"{stream}\n{kind}", fontsize=7)
+                if axes.get_subplotspec().is_first_col():
+                    axes.set_ylabel(network, fontsize=8, fontweight="bold")
+                yield axes, found
+
+    def _sides(self) -> tuple[list[str], list[str], list[str]]:
+        """Return streams, networks and methods, each in order."""
+        return tuple(  # type: ignore[return-value]
+            list(dict.fromkeys(getattr(result, side) for result in self.results))
+            for side in ("stream", "network", "method")
+        )
 
     def _files(self) -> Mapping[str, Callable[[Path], object]]:
         return {**super()._files(), f"{self.name}-curves.png": self.plot_curves}
@@ -361,11 +309,7 @@ class DeepOutcome(ExperimentOutcome):
             for i, last in enumerate(r.last):
                 values = {"last": last, "forgetting": r.forgetting[i]}
                 rest = {**values, "bytes": r.nbytes, "seconds_per_row": r.seconds[i]}
-                yield {**row, "draw": i, "measure": r.measure, **map_floats(rest, _six)}
-
-    def _draw(self, path: str | os.PathLike[str] | None) -> Any:
-        """Plot the final averages as bars, one panel per stream and network."""
-        return bars(self, path)
+                yield {**row, "draw": i, "measure": r.measure, **map_floats(rest, self._rounded)}
 
 
 def _row(r: Result) -> list[str]:
@@ -382,14 +326,9 @@ def _row(r: Result) -> list[str]:
 
 
 def _spread(values: Sequence[float], unit: str) -> str:
-    deviation = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.1f}{deviation}{unit}"
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return plus_minus(f"{np.mean(values):.1f}", deviation, 1) + unit
 
 
 def _size(nbytes: int) -> str:
     return f"{nbytes / 1e6:.2f} MB" if nbytes else "0"
-
-
-def _six(value: float) -> float:
-    """Round to six significant digits."""
-    return float(f"{value:.6g}")

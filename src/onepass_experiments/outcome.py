@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from scipy.stats import ttest_rel
 
-from onepass.errors import calling, import_extra
+from onepass.errors import import_extra, public
 from onepass.evaluate.figures import COLOURS, DARK, GREY, new_figure
-from onepass.evaluate.report import BaseReport, map_floats
+from onepass.evaluate.report import BaseReport
 from onepass.evaluate.tables import Column, Table, markdown
-from onepass.stream import write
 from onepass.types import Array, Floats
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ __all__ = [
     "Published",
     "as_columns",
     "band",
-    "draw",
     "paired",
     "published",
 ]
@@ -47,58 +45,6 @@ _SIZE = (7.2, 5.0)  # inches: two columns of a page
 _TRAIN = (0, (1.5, 1.2))
 _LEARNED = "--"
 _BEHIND = 0.022  # fraction of the axis between the ranges over draws
-
-
-@calling("Outcome.plot")
-def draw(outcome: Outcome, path: str | os.PathLike[str] | None) -> Any:
-    """Plot four panels: published and reproduced errors, over all rows and on a single row.
-
-    Bands show the standard deviation over the runs, and bars after the last step the range over the
-    draws of the images. Without published curves the left column is omitted.
-
-    Parameters
-    ----------
-    outcome : Outcome
-        Outcome to plot.
-    path : path or None
-        File to write: .png, .svg or .pdf.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    ParameterError
-        If the path has another suffix.
-    SourceError
-        If the file cannot be written.
-    """
-    many = [line for line in outcome.lines if line.error in {"test", "train"}]
-    one = [line for line in outcome.lines if line.error == "sample"]
-    methods = list(dict.fromkeys(line.method for line in many))
-    colours = dict(zip(methods, (*COLOURS, *[GREY] * len(methods)), strict=False))
-    sides = 1 + any(line.paper is not None for line in many)
-    sample = outcome.setup["sample"]
-    with new_figure(_SIZE, path) as figure:
-        panels = figure.subplots(2, sides, sharex=True, sharey="row", squeeze=False)
-        for row, lines in zip(panels, (many, one), strict=True):
-            if sides == 2:
-                _published(row[0], lines, colours)
-            _ours(row[-1], lines, colours)
-            _frame(row, lines)
-        for axes in panels[1]:
-            axes.axvline(sample, color=DARK, ls=_LEARNED, lw=0.8, zorder=1)
-            _label(axes, f"row {sample} is learned", sample)
-        for axes, title in zip(panels[0], ("published", "reproduced")[-sides:], strict=True):
-            axes.set_title(title, loc="left", fontsize=8, color=DARK)
-        kinds = " and ".join(dict.fromkeys(line.error for line in many))
-        panels[0][0].set_ylabel(f"{kinds} error, degrees")
-        panels[1][0].set_ylabel(f"error of row {sample} alone, degrees")
-        _key(figure, many, colours, outcome)
-    return figure
 
 
 def _published(axes: Axes, lines: Iterable[Line], colours: dict[str, str]) -> None:
@@ -287,9 +233,8 @@ class ExperimentOutcome(BaseReport):
     def _values(self) -> Iterable[dict[str, Any]]:
         """Yield all numbers as records with the same keys; None for missing numbers."""
 
-    @abstractmethod
-    def _draw(self, path: str | os.PathLike[str] | None) -> Any:
-        """Return the figure, and write it if ``path`` is given."""
+    def _record_kinds(self) -> Mapping[str, Callable[[], Iterable[dict[str, Any]]]]:
+        return {"scores": self._values}
 
     @abstractmethod
     def _rows(self) -> Iterator[list[str]]:
@@ -302,47 +247,6 @@ class ExperimentOutcome(BaseReport):
     def _table(self) -> Table:
         columns = as_columns(self.columns, self._rows(), self._words)
         return Table(self.title, columns, self._caption(), groups=self._groups)
-
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Plot the figure that the class describes.
-
-        Parameters
-        ----------
-        path : path, optional
-            File to write: .png, .svg or .pdf.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-
-        Raises
-        ------
-        MissingExtraError
-            If matplotlib is not installed.
-        ParameterError
-            If the path has another suffix.
-        SourceError
-            If the file cannot be written.
-        """
-        return self._draw(path)
-
-    def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write all numbers as one tidy table; cells without a number are empty.
-
-        Parameters
-        ----------
-        path : path
-            File to write: .csv, .tsv, .csv.gz, .tsv.gz or .parquet.
-
-        Raises
-        ------
-        ParameterError
-            If the path has another suffix.
-        SourceError
-            If the file cannot be written.
-        """
-        records = list(self._values())
-        write([{name: _array([row[name] for row in records]) for name in records[0]}], path)
 
     def to_markdown(self) -> str:
         """Return the table in Markdown, with its caption."""
@@ -373,13 +277,6 @@ def as_columns(heads: Sequence[str], rows: Iterable[Sequence[str]], words: int) 
         Column(head, column, words=i < words)
         for i, (head, column) in enumerate(zip(heads, cells, strict=True))
     ]
-
-
-def _array(values: Sequence[Any]) -> Array:
-    """Return a column of text, or of numbers with nan for None."""
-    if any(isinstance(value, str) for value in values):
-        return np.array(values, dtype=object)
-    return np.array([np.nan if value is None else value for value in values])
 
 
 def paired(ours: Sequence[float] | Floats, base: Sequence[float] | Floats) -> float | None:
@@ -502,10 +399,9 @@ class Outcome(ExperimentOutcome):
         """
         return {(line.method, line.error): line for line in self.lines}[method, error]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return dicts, lists, strings and numbers, rounded to a thousandth of a degree."""
-        tree: dict[str, Any] = map_floats(super().to_dict(), lambda value: round(value, 3))
-        return tree
+    def _rounded(self, value: float) -> float:
+        """Round to a thousandth of a degree."""
+        return round(float(value), 3)
 
     def _values(self) -> Iterator[dict[str, Any]]:
         """Yield one record per step and line: figure, method, error, step; as in :class:`Band`."""
@@ -521,9 +417,37 @@ class Outcome(ExperimentOutcome):
                 values = {key: _thousandth(values.get(step)) for key, values in found.items()}
                 yield {**row, "step": step, **values}
 
-    def _draw(self, path: str | os.PathLike[str] | None) -> Any:
-        """Plot the figure, published on the left and reproduced on the right."""
-        return draw(self, path)
+    @public
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Plot four panels: published and reproduced errors, over all rows and on a single row.
+
+        Bands show the standard deviation over the runs, and bars after the last step the range over
+        the draws of the images. Without published curves the left column is omitted. Parameters and
+        errors as of ``Report.plot``.
+        """
+        many = [line for line in self.lines if line.error in {"test", "train"}]
+        one = [line for line in self.lines if line.error == "sample"]
+        methods = list(dict.fromkeys(line.method for line in many))
+        colours = dict(zip(methods, (*COLOURS, *[GREY] * len(methods)), strict=False))
+        sides = 1 + any(line.paper is not None for line in many)
+        sample = self.setup["sample"]
+        with new_figure(_SIZE, path) as figure:
+            panels = figure.subplots(2, sides, sharex=True, sharey="row", squeeze=False)
+            for row, lines in zip(panels, (many, one), strict=True):
+                if sides == 2:
+                    _published(row[0], lines, colours)
+                _ours(row[-1], lines, colours)
+                _frame(row, lines)
+            for axes in panels[1]:
+                axes.axvline(sample, color=DARK, ls=_LEARNED, lw=0.8, zorder=1)
+                _label(axes, f"row {sample} is learned", sample)
+            for axes, title in zip(panels[0], ("published", "reproduced")[-sides:], strict=True):
+                axes.set_title(title, loc="left", fontsize=8, color=DARK)
+            kinds = " and ".join(dict.fromkeys(line.error for line in many))
+            panels[0][0].set_ylabel(f"{kinds} error, degrees")
+            panels[1][0].set_ylabel(f"error of row {sample} alone, degrees")
+            _key(figure, many, colours, self)
+        return figure
 
     def _caption(self) -> str:
         draws, runs = self.setup["draws"], self.setup["runs"]

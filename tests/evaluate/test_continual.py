@@ -499,7 +499,6 @@ def test_tables_contain_equal_numbers_in_all_formats(report: ContinualReport) ->
         ({"scenario": "domain"}, "within=True"),
         ({"metric": "rmse"}, "metric"),
         ({"seeds": []}, "seeds"),
-        ({"seeds": [1, 1]}, "seeds"),
         ({"jobs": 0}, "jobs"),
         ({"batch": 0}, "batch"),
         ({"experiences": lambda seed: seed}, "must return"),

@@ -224,16 +224,10 @@ def test_sklearn_learners_accept_data_frames() -> None:
     assert found.runs[1].matrix == known.runs[1].matrix
 
 
-@pytest.mark.parametrize(
-    ("models", "match"),
-    [
-        (lambda: 3, "must return a learner"),
-        (lambda one, other: (one, other), "missing a required argument"),
-    ],
-)
-def test_factories_without_a_learner_are_refused(models: Any, match: str) -> None:
-    with pytest.raises(ParameterError, match=match):
-        continual(models, digits())
+@pytest.mark.parametrize("made", [3, None])
+def test_factories_without_a_learner_are_refused(made: Any) -> None:
+    with pytest.raises(ParameterError, match="must return a learner"):
+        continual(lambda: made, digits())
 
 
 # -- tasks ----------------------------------------------------------------------------------------
@@ -266,9 +260,6 @@ def test_number_of_tasks_must_be_equal_for_all_seeds() -> None:
 
     with pytest.raises(ParameterError, match=r"equal length for all seeds, got \{0: 2, 1: 3\}"):
         continual(Plain(), tasks, seeds=np.arange(2))
-    for wrong in ({"clock": 3}, {"on_progress": 3}, {"path": 3}):
-        with pytest.raises(ParameterError, match=next(iter(wrong))):
-            continual(Plain(), tasks, **wrong)
 
 
 # -- runs that are kept ---------------------------------------------------------------------------
@@ -289,14 +280,18 @@ def test_damaged_stored_runs_are_refused(tmp_path: Path) -> None:
         lambda run: run["matrix"].pop(),
         lambda run: run.update(when=[0, 1, 99, 3, 4]),
         lambda run: run.update(rows="many"),
-        lambda run: run.update(seed=1),
-        lambda run: run.update(model="b"),
     ]
     for change in changes:
         tree = json.loads(good)
         change(tree["run"])
         path.write_text(json.dumps(tree))
-        with pytest.raises(SourceError, match=r"a-seed0\.json must be a (stored )?run"):
+        with pytest.raises(SourceError, match=r"a-seed0\.json must be a stored run"):
+            continual({"a": Plain()}, digits, seeds=2, path=tmp_path)
+    for other in ({"seed": 1}, {"model": "b"}):
+        tree = json.loads(good)
+        tree["run"].update(other)
+        path.write_text(json.dumps(tree))
+        with pytest.raises(ParameterError, match="`path` must contain runs with the same settings"):
             continual({"a": Plain()}, digits, seeds=2, path=tmp_path)
     path.write_text("[" * 100_000)
     with pytest.raises(SourceError, match="Delete the file"):

@@ -117,5 +117,7 @@ def test_the_command_shows_the_table(
 def test_one_data_set_alone(images: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(art_ipca, "images_of", lambda name: {"mnist": images["MNIST"]}[name])
     assert {entry.data for entry in art_table1(streams=["mnist"], draws=1).entries} == {"MNIST"}
-    with pytest.raises(ParameterError, match="`streams` must be any of mnist, fashion-mnist"):
+    with pytest.raises(
+        ParameterError, match="`streams` must be a list of some of mnist, fashion-mnist"
+    ):
         art_table1(streams=["imagenet"])

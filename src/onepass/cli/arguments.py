@@ -59,9 +59,9 @@ def _from(low: int) -> Callable[[object, Sequence[Token]], int]:
         try:
             number = int(text)
         except ValueError:
-            raise ValueError(f"the value must be a whole number, got {text!r}.") from None
+            number = low - 1
         if number < low:
-            raise ValueError(f"the value must be a whole number >= {low}, got {number}.")
+            raise ValueError(f"the value must be a whole number >= {low}, got {text!r}.")
         return number
 
     return convert
@@ -128,6 +128,16 @@ class Files:
     columns: Names = ()
     """Columns to use as features; by default all except the target."""
 
+    drop: Names = ()
+    """Columns to ignore."""
+
+    types: Types = ()
+    """Type of a column: NAME=number, bool, text or date. By default the type in the model, or
+    inferred from the first values."""
+
+    na: Names = ()
+    """CSV: further markers of missing values in features and target, such as --na "?,-"."""
+
     format: Literal["csv", "tsv", "jsonl", "parquet", "arrow"] | None = None
     """Format of a file or of standard input; by default inferred from the suffix or the first
     bytes."""
@@ -157,6 +167,9 @@ class Files:
         none = [name.lower() for name in self.header] == ["none"]
         return {
             "columns": list(self.columns) or None,
+            "drop": self.drop,
+            "types": pairs(self.types),
+            "na": self.na,
             "format": self.format,
             "delimiter": self.delimiter,
             "decimal": self.decimal,

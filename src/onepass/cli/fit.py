@@ -10,9 +10,7 @@ from onepass.cli.arguments import (
     Quiet,
     Settings,
     Source,
-    Types,
     check_not_overwritten,
-    pairs,
     usage_errors,
     values,
 )
@@ -33,10 +31,7 @@ def fit(
     model: str = "rls",
     task: Literal["regression", "classification"] | None = None,
     by: str | None = None,
-    drop: Names = (),
     time: str | None = None,
-    types: Types = (),
-    na: Names = (),
     files_as: Files = Files(),  # noqa: B008  it is frozen
     missing: Literal["impute", "skip", "error"] = "impute",
     settings: Settings = (),
@@ -70,14 +65,8 @@ def fit(
         Task of the model. By default inferred from the targets of the first file.
     by
         Key column, such as a device: each key has its own copy of the model. Not used as a feature.
-    drop
-        Columns to exclude from the features.
     time
         Column with the time of each row, for models that forget by time.
-    types
-        Type of a column: NAME=number, bool, text or date. By default inferred from the first file.
-    na
-        CSV: further markers of missing values in features and target.
     files_as
         Options for reading files.
     missing
@@ -111,8 +100,8 @@ def fit(
     policy = "keep" if missing == "impute" else missing
     shards = [source, *more] if more else source
     options: dict[str, Any] = {
-        "target": list(target) if len(target) > 1 else target[0], "drop": drop, "time": time,
-        "types": pairs(types), "na": na, "missing": policy, **files_as.options(),
+        "target": list(target) if len(target) > 1 else target[0], "time": time,
+        "missing": policy, **files_as.options(),
         "dtypes": dict.fromkeys(target, "number") if task == "regression" else None,
     }  # fmt: skip
     fraction: float | None = None

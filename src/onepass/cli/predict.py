@@ -15,10 +15,8 @@ from onepass.cli.arguments import (
     Names,
     Quiet,
     Source,
-    Types,
     check_not_overwritten,
     model_first,
-    pairs,
     usage_errors,
 )
 from onepass.cli.terminal import advancing, print_message
@@ -99,9 +97,6 @@ def predict(
     proba: bool = False,
     interval: float | None = None,
     keep: Names = (),
-    drop: Names = (),
-    types: Types = (),
-    na: Names = (),
     files: Files = Files(),  # noqa: B008  it is frozen
     block: Count | None = None,
     quiet: Quiet = False,
@@ -136,13 +131,6 @@ def predict(
         model must have been run with the same --interval.
     keep
         Columns to copy to the output, such as identifiers.
-    drop
-        Columns to ignore.
-    types
-        Type of a column: NAME=number, bool, text or date. By default the type in the model, or
-        inferred from the first values.
-    na
-        CSV: further markers of missing values, such as --na "?,-".
     files
         Options for reading files.
     block
@@ -170,8 +158,7 @@ def predict(
     dtypes = getattr(fitted, "dtypes_", {})
     with usage_errors("predict"):
         stream = read(
-            [source, *more] if more else source, target=(), drop=drop, types=pairs(types),
-            dtypes=dtypes, na=na, block=block,
+            [source, *more] if more else source, target=(), dtypes=dtypes, block=block,
             missing="error" if getattr(fitted, "missing", "keep") == "error" else "keep",
             **files.options(),
         )  # fmt: skip

@@ -22,10 +22,8 @@ from onepass.cli.arguments import (
     Seconds,
     Settings,
     Source,
-    Types,
     Whole,
     check_not_overwritten,
-    pairs,
     usage_errors,
     values,
 )
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.stream import Stream
 
-__all__ = ["resumable", "run"]
+__all__ = ["run"]
 
 
 def _files(save: Path, models: Sequence[str]) -> dict[str, Path]:
@@ -61,33 +59,17 @@ def _run_file(save: Path) -> Path:
     return save.with_name(f"{save.name}.run")
 
 
-def resumable(
+def _resumed(
     save: Path | None, *, resume: bool, restart: bool, quiet: bool
 ) -> "RunProgress | None":
     """Return the progress of the run to resume; None to start a new run.
 
-    Parameters
-    ----------
-    save : Path or None
-        The option --save.
-    resume : bool
-        Whether to resume an existing run.
-    restart : bool
-        Whether to discard an existing run.
-    quiet : bool
-        Print no message if there is no run to resume.
-
-    Raises
-    ------
-    ParameterError
-        If an unfinished run would be overwritten.
-    CheckpointError
-        If the checkpoint is damaged.
+    An unfinished run is not overwritten.
     """
     from onepass.errors import CheckpointError, ParameterError
     from onepass.evaluate import run_progress
 
-    if save is None or (restart and not resume):
+    if save is None or restart:
         return None
     place = _run_file(save)
     try:
@@ -129,17 +111,6 @@ def _check_saved(
     return False
 
 
-def _save_models(models: "dict[str, Pipeline]", places: Mapping[str, Path], *, quiet: bool) -> None:
-    """Save each model to its file; Ctrl-C takes effect afterwards."""
-    from onepass.linalg.interrupt import Interrupt
-    from onepass.serialization.models import save
-
-    with Interrupt().held():
-        for name, place in places.items():
-            save(models[name], place)
-            print_message(f"Saved {name}: {place}", quiet=quiet)
-
-
 _EVERY = 60.0  # default seconds between two checkpoints
 
 
@@ -151,10 +122,7 @@ def run(
     model: Names = ("rls",),
     task: Literal["regression", "classification"] | None = None,
     by: str | None = None,
-    drop: Names = (),
     time: str | None = None,
-    types: Types = (),
-    na: Names = (),
     files_as: Files = Files(),  # noqa: B008  it is frozen
     missing: Literal["impute", "skip", "error"] = "impute",
     settings: Settings = (),
@@ -196,16 +164,9 @@ def run(
     by
         Key column, such as a device: each key has its own copy of the models. Not used as a
         feature.
-    drop
-        Columns to exclude from the features.
     time
         Column with the time of each row, for the learning curve, for --delay-until, and for models
         that forget by time.
-    types
-        Type of a column: NAME=number, bool, text or date. By default inferred from the first
-        values.
-    na
-        CSV: further markers of missing values in features and target, such as --na "?,-".
     files_as
         Options for reading files.
     missing
@@ -284,12 +245,12 @@ def run(
     targets = list(target) if len(target) > 1 else target[0] if target else None
     with usage_errors("run"):
         _check([source, *more], list(model), save, report)
-    progress = resumable(save, resume=resume, restart=restart, quiet=quiet)
+    progress = _resumed(save, resume=resume, restart=restart, quiet=quiet)
     unterminated = _unterminated_from(source, progress, next_source=next_source) if resume else None
     with usage_errors("run", settings=settings):
         stream = read(
-            [source, *more] if more else source, target=targets, time=time, drop=drop,
-            types=pairs(types), na=na, block=block, missing=policy,
+            [source, *more] if more else source, target=targets, time=time, block=block,
+            missing=policy,
             dtypes=dict.fromkeys(target, "number") if task == "regression" else None,
             leave_unterminated=unterminated,
             **files_as.options(),
@@ -500,10 +461,15 @@ def _save_results(
 ) -> None:
     """Save the models, write the report and show the table."""
     from onepass.errors import MissingExtraError
+    from onepass.linalg.interrupt import Interrupt
+    from onepass.serialization.models import save as saved
 
     try:
         if save is not None and found.rows:  # a model without rows must not overwrite a file
-            _save_models(models, _files(save, list(models)), quiet=quiet)
+            with Interrupt().held():  # Ctrl-C takes effect afterwards
+                for name, place in _files(save, list(models)).items():
+                    saved(models[name], place)
+                    print_message(f"Saved {name}: {place}", quiet=quiet)
         if report is not None:
             print_message(f"Report: {', '.join(map(str, found.save(report)))}", quiet=quiet)
     except MissingExtraError as error:  # everything except the figure was written

@@ -8,17 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from onepass.errors import OnepassError, ParameterError, ShapeError, SourceError
-from onepass.linalg import as_array
 from onepass.types import Array
 from onepass.validation.arrays import check_contains_rows
 from onepass.validation.table import Table, known_rows, sliceable
 
 __all__ = [
     "Block",
-    "as_array",
     "blocks",
     "located_error",
-    "sliceable",
     "with_gaps_apart",
     "with_row_location",
 ]

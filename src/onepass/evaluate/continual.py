@@ -19,13 +19,14 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from onepass.errors import LabelError, ParameterError, RowsRefusedWarning, calling
+from onepass.evaluate.choice import check_choice
 from onepass.evaluate.continual_jobs import (
     Job,
     RunFolder,
@@ -64,18 +65,12 @@ def _is_factory(model: object) -> bool:
     return callable(model) and not hasattr(model, "named_parameters")
 
 
-def _checked_seeds(seeds: object) -> list[int]:
-    """Check the seeds, and return them as a list."""
-    if isinstance(seeds, (list, tuple, range, np.ndarray)):
-        chosen = [whole(seed, "seeds", low=0) for seed in seeds]
-    else:
-        chosen = list(range(whole(seeds, "seeds", low=1)))
-    if not chosen or len(set(chosen)) < len(chosen):
-        raise ParameterError(
-            f"`seeds` must be a number of seeds, or distinct seeds, got {seeds!r}. Pass "
-            "5 for 0, 1, 2, 3, 4."
-        )
-    return chosen
+def _checked_seeds(seeds: Any) -> list[int]:
+    """Check the seeds, and return each once."""
+    if np.ndim(seeds) == 0:
+        return list(range(whole(seeds, "seeds", low=1)))
+    whole(len(seeds), "seeds", low=1)
+    return list(dict.fromkeys(whole(seed, "seeds", low=0) for seed in seeds))
 
 
 def _checked_source(experiences: object) -> Any:
@@ -112,20 +107,15 @@ def _checked_rules(
     tasks: Experiences | ExperienceList,
     scenario: str | None,
     metric: str | None,
-    rules: dict[str, Any],
+    rules: Rules,
 ) -> Rules:
-    """Check scenario, metric and clock for these tasks; return the rules of all runs."""
-    tests = getattr(tasks, "tests", ()) or getattr(tasks, "tasks", tasks)
-    test_sets = [test_set.classes for test_set in tests]
+    """Check scenario and metric for these tasks; return the rules of all runs."""
+    test_sets = [test_set.classes for test_set in _tasks(tasks)[0]]
     task = "classification" if tasks.classes else "regression"
     shared = len(set(test_sets)) == 1
     natural = "domain" if shared or task == "regression" else "class"
     wanted = natural if scenario is None else scenario
-    if wanted not in SCENARIOS:
-        raise ParameterError(
-            f"`scenario` must be one of {', '.join(SCENARIOS)}, got {scenario!r}. Use "
-            "one of these, or None."
-        )
+    check_choice(wanted, SCENARIOS, "`scenario`")
     if (wanted == "domain") != (natural == "domain") and len(test_sets) > 1:
         have = "share their classes" if shared else "have disjoint classes"
         have = "have numbers as targets" if task == "regression" else have
@@ -133,14 +123,9 @@ def _checked_rules(
             f"`scenario` must suit the tasks, got {wanted!r} for tasks that {have}. "
             + ("Omit it." if natural == "domain" else "Create tasks with within=True.")
         )
-    if not (callable(rules["clock"]) or rules["clock"] is None):
-        raise ParameterError(
-            f"`clock` must be a function that returns seconds, got {rules['clock']!r}. "
-            "Pass time.process_time."
-        )
     measure = metric or ("accuracy" if task == "classification" else "rmse")
     metric_class(measure, task)
-    return Rules(wanted, task, measure, **rules)
+    return replace(rules, scenario=wanted, task=task, metric=measure)
 
 
 _WHERE = "op.evaluate.continual"
@@ -230,16 +215,10 @@ def continual(
     (True, (5, 5))
     """
     named = _checked_models(models)
-    rules = {"batch": whole(batch, "batch", low=1),
-             "block": whole(block, "block", low=1), "clock": clock}  # fmt: skip
+    rules = Rules(whole(batch, "batch", low=1), whole(block, "block", low=1), clock)
     processes = whole(jobs, "jobs", low=1)
     chosen = _checked_seeds(seeds)
     source = _checked_source(experiences)
-    if not (callable(on_progress) or on_progress is None):
-        raise ParameterError(
-            f"`on_progress` must be a function of a number, got {on_progress!r}. Pass a "
-            "function, or None."
-        )
     if isinstance(source, Iterable) and not hasattr(source, "test_sets"):
         if len(chosen) > 1 or processes > 1 or path is not None:
             raise ParameterError(
@@ -250,7 +229,7 @@ def continual(
         return _warn_incomplete(
             _evaluate_iterator(named, source, scenario, metric, rules, chosen[0], on_progress)
         )
-    setting = Setting(named, source, Rules("", "", "", batch, block))
+    setting = Setting(named, source, rules)
     if len(chosen) > 1 and not setting.drawn:
         raise ParameterError(
             "with several `seeds` the experiences or a model must be functions of a seed, got "
@@ -258,7 +237,7 @@ def continual(
             "such as functools.partial(op.stream.split_mnist, …)."
         )
     first = setting.source(chosen[0])
-    setting = Setting(named, source, _checked_rules(first, scenario, metric, rules))
+    setting = replace(setting, rules=_checked_rules(first, scenario, metric, rules))
     outlines = {seed: _outline(setting.source(seed), stored=path is not None) for seed in chosen}
     if len({(len(each.tasks), len(each.experiences)) for each in outlines.values()}) > 1:
         raise ParameterError(
@@ -297,10 +276,14 @@ class _Outline:
 
 
 def _outline(source: Experiences | ExperienceList, *, stored: bool) -> _Outline:
-    learned = getattr(source, "tasks", source)
-    tests = getattr(source, "tests", ()) or learned
-    names = [tuple(str(task.name) for task in tasks) for tasks in (tests, learned)]
+    names = [tuple(str(task.name) for task in tasks) for tasks in _tasks(source)]
     return _Outline(source.digest if stored else "", *names)
+
+
+def _tasks(source: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return the tasks that are tested, and the experiences that are learned, without rows."""
+    learned = getattr(source, "tasks", source)
+    return getattr(source, "tests", ()) or learned, learned
 
 
 def _runs(
@@ -364,7 +347,7 @@ def _evaluate_iterator(
     source: Any,
     scenario: str | None,
     metric: str | None,
-    rules: dict[str, Any],
+    rules: Rules,
     seed: int,
     on_progress: Callable[[int], object] | None,
 ) -> ContinualReport:

@@ -7,7 +7,6 @@ stopped continues with the missing runs; stored runs with other settings raise a
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,14 +32,12 @@ from onepass.evaluate.continual_run import (
     takes_seed,
     unsuitable_type,
 )
-from onepass.evaluate.report import FORMAT, from_fields, infinities_as_text, parse_json
+from onepass.evaluate.report import FORMAT, from_json, to_json
+from onepass.evaluate.resume import differences
 from onepass.parallel import run_parallel
 from onepass.serialization.atomic import atomic_write, write_errors
 
 __all__ = ["Job", "RunFolder", "Setting", "model_settings", "results"]
-
-
-_WHERE = "op.evaluate.continual"
 
 
 @dataclass(frozen=True)
@@ -87,8 +84,7 @@ class Setting:
         if not hasattr(found, "test_sets"):
             raise ParameterError(
                 "a function of `experiences` must return op.stream.Experiences, got "
-                f"{type(found).__name__}. Return, for example, op.stream.experiences(X, y).",
-                _WHERE,
+                f"{type(found).__name__}. Return, for example, op.stream.experiences(X, y)."
             )
         return found
 
@@ -99,8 +95,7 @@ class Setting:
         if not is_learner(model):
             raise ParameterError(
                 "a function of `models` must return a learner, with `predict` and `partial_fit` or "
-                f"`learn`, got {model!r} from {job.model!r}. Return an instance.",
-                _WHERE,
+                f"`learn`, got {model!r} from {job.model!r}. Return an instance."
             )
         kind = unsuitable_type(model, self.rules.task)
         if kind is not None:
@@ -108,8 +103,7 @@ class Setting:
                 f"models must suit the targets, which are for {self.rules.task}, got "
                 f"{job.model!r}, a {kind}. Choose another model, for op.nn learners of "
                 "classes loss='one_hot'. Targets of dtype float are for regression, "
-                "all others are classes.",
-                _WHERE,
+                "all others are classes."
             )
         return model
 
@@ -181,8 +175,15 @@ def _run(
     return run.result(job.model, job.seed, source.when), run.failed
 
 
+@dataclass(frozen=True)
+class _StoredRun:
+    """The file of a finished run."""
+
+    settings: dict[str, Any]
+    run: Run
+
+
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_MAX_LETTERS = 80  # length of a setting in a message
 
 
 class RunFolder:
@@ -195,10 +196,6 @@ class RunFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        if not isinstance(path, (str, os.PathLike)):
-            raise ParameterError(
-                f"`path` must be a folder for runs, got {path!r}. Pass a path.", _WHERE
-            )
         self.path = Path(path)
         with write_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -216,46 +213,33 @@ class RunFolder:
             If the file is damaged, or its matrix has another size.
         """
         path = self._file(model, seed)
+        now = {**settings, "name": model, "seed": seed}
         try:
-            tree = parse_json(path.read_text(encoding="utf-8"))
-            before, run = _parsed(tree, (model, seed))
+            stored = from_json(path.read_text(encoding="utf-8"), _StoredRun)
+            run = stored.run
+            before = {**stored.settings, "name": run.model, "seed": run.seed}
+            changed = "; ".join(differences(before, now))
+            if not changed:
+                run.check(size)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise SourceError(
                 f"{path} must be a stored run, got {type(error).__name__}: {error}. "
-                "Delete the file to repeat the run.",
-                _WHERE,
+                "Delete the file to repeat the run."
             ) from error
-        changed = [key for key in {**before, **settings} if before.get(key) != settings.get(key)]
         if changed:
-            found = "; ".join(
-                f"{key} was {_short(before.get(key))} and is {_short(settings.get(key))}"
-                for key in changed
-            )
             raise ParameterError(
                 f"`path` must contain runs with the same settings, got {path.name}, in "
-                f"which {found}. Use another folder, or delete that file.",
-                _WHERE,
-            )
-        if (len(run.matrix), len(run.before)) != size:
-            raise SourceError(
-                f"{path} must be a run of {size[0]} experiences and {size[1]} tests, got "
-                f"{len(run.matrix)} and {len(run.before)}. Delete the file to repeat the run.",
-                _WHERE,
+                f"which {changed}. Use another folder, or delete that file."
             )
         return run
 
     def write(self, run: Run, settings: Mapping[str, object]) -> None:
         """Store a finished run."""
-        tree = {
-            "format": FORMAT,
-            "settings": dict(settings),
-            "run": infinities_as_text(asdict(run)),
-        }
+        text = to_json({"format": FORMAT, **asdict(_StoredRun(dict(settings), run))})
         path = self._file(run.model, run.seed)
         with write_errors(path), atomic_write(path) as temporary:
-            text = json.dumps(tree, ensure_ascii=False, allow_nan=False)
             temporary.write_text(text + "\n", encoding="utf-8")
 
     def _file(self, model: str, seed: int) -> Path:
@@ -263,19 +247,6 @@ class RunFolder:
         # names may differ only in replaced characters
         tail = "" if letters == model else f"-{sha256(model.encode()).hexdigest()[:6]}"
         return self.path / f"{letters}{tail}-seed{seed}.json"
-
-
-def _parsed(tree: dict[str, Any], of: tuple[str, int]) -> tuple[dict[str, Any], Run]:
-    run = from_fields(tree["run"], Run)
-    run.check()
-    if (run.model, run.seed) != of:
-        raise ValueError(f"a run of {run.model!r} with seed {run.seed}")
-    return tree["settings"], run
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _MAX_LETTERS else f"{text[:_MAX_LETTERS]}…"
 
 
 def model_settings(model: object) -> dict[str, str]:

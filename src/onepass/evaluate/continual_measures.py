@@ -44,7 +44,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import ttest_1samp
 
-from onepass.errors import ParameterError, did_you_mean
+from onepass.errors import ParameterError, public
+from onepass.evaluate.choice import check_choice
 from onepass.evaluate.continual_run import Run
 from onepass.types import Array, Floats
 
@@ -178,6 +179,7 @@ class ContinualScore:
         """Alias of ``accuracy_matrix``, for metrics that are errors."""
         return self.accuracy_matrix
 
+    @public
     def values(self, measure: str) -> Floats:
         """Return a measure for each seed, (S,); nan if undefined.
 
@@ -191,12 +193,7 @@ class ContinualScore:
         ParameterError
             If there is no such measure.
         """
-        if measure not in MEASURES:
-            raise ParameterError(
-                f"`measure` must be one of {', '.join(MEASURES)}, got "
-                f"{measure!r}.{did_you_mean(measure, MEASURES) or ' Choose one of these.'}",
-                "ContinualScore.values",
-            )
+        check_choice(measure, MEASURES, "`measure`")
         with np.errstate(invalid="ignore"):  # inf − inf is nan
             return np.array([MEASURES[measure](scores) for scores in task_scores(self)])
 
@@ -314,9 +311,6 @@ def task_scores(score: ContinualScore) -> list[TaskScores]:
     ]
 
 
-_WHERE = "ContinualReport.compare"
-
-
 def pairs(
     scores: Mapping[str, ContinualScore], measure: str = "average", against: str | None = None
 ) -> list[dict[str, Any]]:
@@ -336,12 +330,8 @@ def pairs(
     ParameterError
         If there is no such model, or two models share fewer than two seeds.
     """
-    if against is not None and against not in scores:
-        raise ParameterError(
-            f"`against` must be one of {', '.join(scores)}, got {against!r}",
-            _WHERE,
-            remedy="Choose one of these.",
-        )
+    if against is not None:
+        check_choice(against, scores, "`against`")
     chosen = (
         list(combinations(scores, 2))
         if against is None
@@ -356,8 +346,7 @@ def pairs(
         if len(shared) < 2:
             raise ParameterError(
                 f"two models must share at least two seeds, got {len(shared)} of "
-                f"{one!r} and {other!r}. Evaluate them with the same seeds.",
-                _WHERE,
+                f"{one!r} and {other!r}. Evaluate them with the same seeds."
             )
         differences = np.array([values[0][seed] - values[1][seed] for seed in shared])
         drawn = any(len({each[seed] for seed in shared}) > 1 for each in values)

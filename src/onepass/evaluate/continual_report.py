@@ -9,25 +9,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from onepass.errors import public
+from onepass.errors import ParameterError, public
 from onepass.evaluate.continual_measures import MEASURES, ContinualScore, pairs, task_scores
 from onepass.evaluate.continual_run import Run
-from onepass.evaluate.figures import (
-    DARK,
-    GREY,
-    LEGEND_WIDTH,
-    band,
-    heat_map,
-    legend_beside,
-    new_figure,
-    stroke,
-)
+from onepass.evaluate.figures import DARK, Line, heat_map, learning_curves, new_figure
 from onepass.evaluate.metrics import METRICS, Metric
-from onepass.evaluate.report import BaseReport, read_json
+from onepass.evaluate.report import BaseReport
 from onepass.evaluate.tables import (
     Column,
     Table,
@@ -35,7 +26,6 @@ from onepass.evaluate.tables import (
     format_number,
     format_signed,
     plus_minus,
-    to_csv,
 )
 
 __all__ = ["SCENARIOS", "ContinualReport"]
@@ -52,7 +42,6 @@ _SHOWN = {  # measure -> heading, and whether higher is better (for accuracies)
     "forward_transfer": ("forward", True),
 }
 _COLUMNS = 3  # heat maps side by side
-_LETTER = 0.06  # width of a letter in a legend, in inches
 _TITLE = 34  # maximum letters per line in the title of a heat map
 
 
@@ -94,6 +83,9 @@ class ContinualReport(BaseReport):
     -----
     ``save`` writes continual.json, .md, .tex, -runs.csv, -matrix.csv, -curves.png and -matrix.png.
 
+    Kinds of records: ``"scores"``, one per model; ``"runs"``, one per model and seed; ``"matrix"``,
+    one per entry of R; ``"pairs"``, one per pair of models, as of :meth:`compare`.
+
     Examples
     --------
     >>> import onepass as op
@@ -106,6 +98,8 @@ class ContinualReport(BaseReport):
     True
     """
 
+    _csv = "runs"
+
     name: str
     scenario: str
     task: str
@@ -113,6 +107,14 @@ class ContinualReport(BaseReport):
     tasks: tuple[str, ...]
     experiences: tuple[str, ...]
     runs: tuple[Run, ...]
+
+    def __post_init__(self) -> None:
+        if self.scenario not in SCENARIOS or self.metric not in METRICS.get(self.task, ()):
+            raise ParameterError(f"scenario {self.scenario!r} and metric {self.metric!r}")
+        if not self.runs:
+            raise ParameterError("a report must have runs, got none")
+        for run in self.runs:
+            run.check((len(self.experiences), len(self.tasks)))
 
     def __repr__(self) -> str:
         return f"<ContinualReport {self.name}: {', '.join(self.scores)}; {len(self.tasks)} tasks>"
@@ -176,67 +178,6 @@ class ContinualReport(BaseReport):
         """Return the table in LaTeX, which requires the package booktabs."""
         return self._table().to_latex()
 
-    @classmethod
-    @public
-    def from_json(cls, source: str | os.PathLike[str]) -> ContinualReport:
-        """Read a report that ``to_json`` has written.
-
-        Parameters
-        ----------
-        source : str or path
-            JSON text, which begins with ``{``, or the path of a JSON file.
-
-        Raises
-        ------
-        SourceError
-            If the file does not exist, or is not a report.
-        """
-        return read_json(source, cls, cls._check)
-
-    @public
-    def to_frame(
-        self,
-        library: Literal["pandas", "polars", "pyarrow"] | None = None,
-        *,
-        of: Literal["scores", "runs", "matrix", "pairs"] = "scores",
-    ) -> Any:
-        """Return a data frame with one row per model, run, entry of R, or pair of models.
-
-        Parameters
-        ----------
-        library : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame; by default the first of these that is installed.
-        of : {"scores", "runs", "matrix", "pairs"}
-            The kind of rows.
-
-        Raises
-        ------
-        MissingExtraError
-            If the library is not installed.
-        ParameterError
-            If ``of`` or ``library`` is unknown.
-        """
-        return self._frame(library, of)
-
-    @public
-    def to_csv(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        of: Literal["scores", "runs", "matrix", "pairs"] = "runs",
-    ) -> str:
-        """Return the rows of ``to_frame`` as CSV; missing numbers are empty cells.
-
-        Parameters
-        ----------
-        path : path, optional
-            A file to which the CSV is also written.
-        of : {"scores", "runs", "matrix", "pairs"}
-            The kind of rows.
-        """
-        text = to_csv(self._records(of))
-        return text if path is None else self._write(text, path)
-
     def _files(self) -> Mapping[str, Callable[[Path], object]]:
         return {
             "continual.json": self.to_json,
@@ -261,8 +202,8 @@ class ContinualReport(BaseReport):
         for name, score in self.scores.items():
             row: dict[str, Any] = {"model": name, "metric": self.metric, "seeds": len(score.runs)}
             for measure in MEASURES:
-                row[measure] = _defined(score.mean(measure))
-                row[f"{measure}_deviation"] = _defined(score.deviation(measure))
+                row[measure] = score.mean(measure)
+                row[f"{measure}_deviation"] = score.deviation(measure)
             row |= {cost: getattr(score, cost) for cost in _COSTS}
             yield row | {"rows": score.rows, "notes": "; ".join(score.notes)}
 
@@ -272,7 +213,7 @@ class ContinualReport(BaseReport):
             values = {measure: score.values(measure) for measure in MEASURES}
             for i, run in enumerate(score.runs):
                 row: dict[str, Any] = {"model": name, "seed": run.seed, "metric": self.metric}
-                row |= {measure: _defined(float(each[i])) for measure, each in values.items()}
+                row |= {measure: float(each[i]) for measure, each in values.items()}
                 row |= {cost: getattr(run, cost) for cost in _COSTS}
                 yield row | {"rows": run.rows, "stopped": run.stopped}
 
@@ -289,16 +230,6 @@ class ContinualReport(BaseReport):
                         "task": self.tasks[j],
                         self.metric: value,
                     }
-
-    def _check(self) -> None:
-        """Raise a ValueError if a report read from JSON is inconsistent."""
-        for run in self.runs:
-            run.check()
-        size = (len(self.experiences), len(self.tasks))
-        if not self.runs or any((len(r.matrix), len(r.before)) != size for r in self.runs):
-            raise ValueError("its runs have other tasks, or there are no runs")
-        if self.scenario not in SCENARIOS or self.metric not in METRICS[self.task]:
-            raise ValueError(f"scenario {self.scenario!r} and metric {self.metric!r}")
 
     @property
     def _kind(self) -> type[Metric]:
@@ -410,27 +341,14 @@ class ContinualReport(BaseReport):
         SourceError
             If the file cannot be written.
         """
-        names = [fill(name, LEGEND_WIDTH) for name in self.scores]
-        letters = max(len(line) for name in names for line in name.split("\n"))
-        lines = sum(name.count("\n") + 1 for name in names)
-        size = (5.2 + _LETTER * max(16, letters), max(3.2, 0.17 * lines))
-        with new_figure(size, path) as figure:
-            axes = figure.subplots()
-            x = np.arange(1, len(self.experiences) + 1)
-            shown = []
-            for k, (name, score) in enumerate(zip(names, self.scores.values(), strict=True)):
-                each = self._scale * np.array([scores.so_far for scores in task_scores(score)])
-                with np.errstate(invalid="ignore"):  # undefined for infinite errors
-                    spread = each.std(axis=0, ddof=1) if len(each) > 1 else None
-                look = {**stroke(k), "lw": 1.4, "marker": "o", "ms": 2.5, "label": name}
-                shown.append(band(axes, x, each.mean(axis=0), spread, **look))
-            axes.set_xlabel("experiences learned")
-            axes.set_ylabel(self._label)
-            axes.set_xticks(x[:: max(1, math.ceil(len(x) / 15))])
-            axes.set_title(f"{self.name}: mean over the tasks so far", loc="left", fontsize=7.5,
-                           color=GREY, parse_math=False)  # fmt: skip
-            legend_beside(figure, shown)
-        return figure
+        lines, x = [], np.arange(1, len(self.experiences) + 1)
+        for name, score in self.scores.items():
+            each = self._scale * np.array([scores.so_far for scores in task_scores(score)])
+            with np.errstate(invalid="ignore"):  # undefined for infinite errors
+                spread = each.std(axis=0, ddof=1) if len(each) > 1 else None
+            lines.append(Line(name, x, each.mean(axis=0), spread))
+        labels = ("experiences learned", self._label, f"{self.name}: mean over the tasks so far")
+        return learning_curves(lines, labels, path, lower_is_better=self._lower_is_better)
 
     @public
     def plot_matrix(self, path: str | os.PathLike[str] | None = None) -> Any:
@@ -464,7 +382,3 @@ class ContinualReport(BaseReport):
     @property
     def _label(self) -> str:
         return f"{self._kind.label}, %" if self._percent else self._kind.label
-
-
-def _defined(value: float) -> float | None:
-    return None if math.isnan(value) else value

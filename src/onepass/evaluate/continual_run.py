@@ -32,11 +32,10 @@ from onepass.errors import (
     OnepassError,
     ParameterError,
     ShapeError,
-    SourceError,
     TypeMismatchError,
 )
-from onepass.evaluate.blocks import as_array
 from onepass.evaluate.metrics import metric_class
+from onepass.linalg import as_array
 from onepass.stream import Experience, TestSet
 from onepass.stream.tasks import ExperienceList, Experiences
 from onepass.types import Array
@@ -346,20 +345,14 @@ class Run:
     stopped: str | None = None
     notes: list[str] = field(default_factory=list)
 
-    def check(self) -> None:
-        """Check the shapes of the matrix and of ``when``.
-
-        Raises
-        ------
-        SourceError
-        """
-        if not self.matrix or {len(self.when), *map(len, self.matrix)} != {len(self.before)}:
-            raise SourceError(
-                "a run must have one column per task, got another number. Repeat the run."
-            )
-        if any(i not in range(len(self.matrix)) for i in self.when):
-            raise SourceError(
-                "`when` must contain indices of experiences, got others. Repeat the run."
+    def check(self, size: tuple[int, int]) -> None:
+        """Raise an error unless this is a run of these numbers of experiences and of tasks."""
+        rows, columns = size
+        lengths = {len(self.before), len(self.when), *map(len, self.matrix)}
+        if (len(self.matrix), lengths) != (rows, {columns}) or not {*self.when} <= {*range(rows)}:
+            raise ParameterError(
+                f"a run must have {rows} experiences and {columns} tasks, got {len(self.matrix)} "
+                f"and {len(self.before)}"
             )
 
 
@@ -369,22 +362,22 @@ class Rules:
 
     Parameters
     ----------
-    scenario : {"class", "task", "domain"}
-    task : {"regression", "classification"}
-    metric : str
-        Name from ``METRICS[task]``.
     batch, block : int
         Number of rows per call of ``learn``, and of ``partial_fit``.
     clock : callable, optional
         Returns seconds.
+    scenario : {"class", "task", "domain"}
+    task : {"regression", "classification"}
+    metric : str
+        Name from ``METRICS[task]``.
     """
 
-    scenario: str
-    task: str
-    metric: str
     batch: int
     block: int
     clock: Callable[[], float] | None = None
+    scenario: str = ""
+    task: str = ""
+    metric: str = ""
 
 
 class ContinualRun:
@@ -575,36 +568,10 @@ def from_factory(factory: Callable[..., _Made], seed: int) -> _Made:
         A callable with a parameter ``seed``, with one parameter that has no default, or without
         parameters.
     seed : int
-
-    Raises
-    ------
-    ParameterError
-        If the factory needs other arguments, or returns None.
     """
-    if takes_seed(factory):
-        named = "seed" in signature(factory).parameters
-        made = factory(seed=seed) if named else factory(seed)
-    else:
-        _check_callable(factory)
-        made = factory()
-    if made is None:
-        raise ParameterError(
-            f"a factory must return an object, got None from {factory!r}. Add `return`."
-        )
-    return made
-
-
-def _check_callable(factory: Callable[..., object]) -> None:
-    """Check that a factory can be called without arguments."""
-    try:
-        signature(factory).bind()
-    except ValueError:  # a builtin without a signature
-        return
-    except TypeError as error:
-        raise ParameterError(
-            "a factory must be callable with a seed or without arguments, got "
-            f"{factory!r}: {error}. Bind its other arguments with functools.partial."
-        ) from error
+    if not takes_seed(factory):
+        return factory()
+    return factory(seed=seed) if "seed" in signature(factory).parameters else factory(seed)
 
 
 def takes_seed(factory: Callable[..., object]) -> bool:

@@ -360,10 +360,6 @@ class ScoreHistory:
         recent = None if window is None else BoundedCurve(points, max(1, window // 4), window)
         return cls(models, BoundedCurve(points), recent)
 
-    def is_like(self, other: Any) -> bool:
-        """Return whether the models, metrics, windows and curve limits of two histories agree."""
-        return type(other) is ScoreHistory and self.setup == other.setup
-
     @property
     def setup(self) -> tuple[Any, ...]:
         """The models with their metrics and windows, and the limit and start of each curve."""
@@ -420,8 +416,9 @@ class ScoreHistory:
     def end(self) -> None:
         """Add the last points of the curves, at the end of the stream."""
         self.overall_curve.end(self.rows, self.time, self.overall())
-        if self.recent_curve is not None:
-            self.recent_curve.end(self.rows, self.time, self._last_rows())
+        recent = self.recent()
+        if self.recent_curve is not None and recent is not None:
+            self.recent_curve.end(self.rows, self.time, recent)
 
     def overall(self) -> dict[str, Values]:
         """Return the metrics of each model over all rows so far."""
@@ -429,9 +426,8 @@ class ScoreHistory:
 
     def recent(self) -> dict[str, Values] | None:
         """Return the metrics of each model over the last ``window`` rows; None without a window."""
-        return None if self.recent_curve is None else self._last_rows()
-
-    def _last_rows(self) -> dict[str, Values]:
+        if self.recent_curve is None:
+            return None
         return {name: rolling.recent for name, rolling in self.models.items()}
 
     def curves(self) -> tuple[Curve, Curve | None]:

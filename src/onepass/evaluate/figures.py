@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count, cycle
 from pathlib import Path
 from textwrap import fill
@@ -25,23 +25,18 @@ from onepass.types import Array, Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = [
     "COLOURS",
     "DARK",
     "GREY",
-    "LEGEND_WIDTH",
     "Dots",
     "Line",
     "band",
-    "dots",
+    "dot_plots",
     "heat_map",
     "learning_curves",
-    "legend_below",
-    "legend_beside",
     "new_figure",
-    "stroke",
 ]
 
 
@@ -117,7 +112,7 @@ def new_figure(size: tuple[float, float], path: str | os.PathLike[str] | None) -
                 figure.savefig(path, bbox_inches="tight", pad_inches=0.04)
 
 
-def stroke(k: int) -> dict[str, Any]:
+def _stroke(k: int) -> dict[str, Any]:
     """Return the colour and dashes of the k-th line; after the last colour, dashed lines follow.
 
     Parameters
@@ -183,82 +178,75 @@ class Dots:
     places: int | None = None
 
 
-def dots(axes: Axes, title: str, names: Sequence[str], kinds: Sequence[Dots]) -> None:
-    """Draw a dot plot: one row per name, from top to bottom, with one dot per series.
+_ACROSS = 2  # dot plots side by side
+_WIDTH, _ROW, _HEAD, _MARGIN = 4.6, 0.19, 0.75, 0.6  # inches: of a dot plot, of its parts, of all
+
+
+def dot_plots(
+    title: str,
+    plots: Mapping[str, tuple[Sequence[str], Sequence[Dots]]],
+    path: str | os.PathLike[str] | None,
+) -> Any:
+    """Draw dot plots with one legend: one row per name, with one dot per series.
 
     Parameters
     ----------
-    axes : matplotlib.axes.Axes
     title : str
-    names : sequence of str
-    kinds : sequence of Dots
-        The series; series without numbers are omitted.
+    plots : mapping of str to tuple
+        Title of each plot -> names of its rows, from top to bottom, and its series.
+    path : path, optional
+        As in :func:`new_figure`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
     """
+    across = min(_ACROSS, len(plots))
+    lines = [len(names) * len({one.offset for one in series}) for names, series in plots.values()]
+    high = [_HEAD + _ROW * max(lines[i : i + across]) for i in range(0, len(lines), across)]
+    with new_figure((_WIDTH * across, sum(high) + _MARGIN), path) as figure:
+        panels = figure.subplots(len(high), across, squeeze=False, height_ratios=high).ravel()
+        for axes in panels[len(plots) :]:
+            axes.set_visible(False)
+        shown: dict[str, Any] = {}
+        for axes, (heading, (names, series)) in zip(panels, plots.items(), strict=False):
+            _draw_dots(axes, names, series)
+            axes.set_title(heading, fontsize=8)
+            handles, labels = axes.get_legend_handles_labels()
+            shown = dict(zip(labels, handles, strict=True)) | shown
+        figure.suptitle(title, fontsize=10)
+        figure.legend(
+            shown.values(), shown.keys(), loc="outside lower center", ncols=len(shown),
+            frameon=False, fontsize=7,
+        )  # fmt: skip
+    return figure
+
+
+def _draw_dots(axes: Axes, names: Sequence[str], series: Sequence[Dots]) -> None:
     rows = np.arange(len(names), dtype=float)[::-1]
-    for kind in kinds:
-        means, at = np.asarray(kind.means, dtype=float), rows + kind.offset
+    for one in series:
+        means, at = np.asarray(one.means, dtype=float), rows + one.offset
         some = np.isfinite(means)
         if not some.any():
             continue
-        bars = None if kind.spreads is None else np.nan_to_num(np.asarray(kind.spreads))[some]
+        bars = None if one.spreads is None else np.nan_to_num(np.asarray(one.spreads))[some]
         axes.errorbar(
-            means[some], at[some], xerr=bars, fmt=kind.mark, color=kind.colour, label=kind.label,
-            capsize=2, markersize=4 if kind.mark == "o" else 9,
+            means[some], at[some], xerr=bars, fmt=one.mark, color=one.colour, label=one.label,
+            capsize=2, markersize=4 if one.mark == "o" else 9,
         )  # fmt: skip
         for mean, place in zip(means[some], at[some], strict=True):
-            if kind.places is not None:  # on the side away from other series
-                below = kind.offset < 0
+            if one.places is not None:  # on the side away from other series
+                below = one.offset < 0
                 axes.annotate(
-                    f"{mean:.{kind.places}f}", (mean, place), xytext=(0, -3.5 if below else 3.5),
+                    f"{mean:.{one.places}f}", (mean, place), xytext=(0, -3.5 if below else 3.5),
                     ha="center", va="top" if below else "bottom", fontsize=6,
                     textcoords="offset points",
                 )  # fmt: skip
     axes.set_yticks(rows, names, fontsize=7)
     axes.set_ylim(-0.7, len(names) - 0.2)
     axes.margins(x=0.1)
-    axes.set_title(title, fontsize=8)
     axes.tick_params(axis="x", labelsize=7)
     axes.grid(visible=True, axis="x")
-
-
-def legend_below(figure: Figure) -> None:
-    """Draw one legend for all axes, below them.
-
-    Parameters
-    ----------
-    figure : matplotlib.figure.Figure
-        From :func:`new_figure`.
-    """
-    shown: dict[str, Any] = {}
-    for axes in figure.axes:
-        handles, labels = axes.get_legend_handles_labels()
-        shown = dict(zip(labels, handles, strict=True)) | shown
-    figure.legend(
-        shown.values(), shown.keys(), loc="outside lower center", ncols=len(shown), frameon=False,
-        fontsize=7,
-    )  # fmt: skip
-
-
-LEGEND_WIDTH = 28
-"""Maximum number of letters in a line of a legend."""
-
-
-def legend_beside(figure: Figure, handles: Sequence[Any]) -> None:
-    """Draw a legend on the right of the axes; names may contain dollar signs.
-
-    Parameters
-    ----------
-    figure : matplotlib.figure.Figure
-        From :func:`new_figure`.
-    handles : sequence of artists
-        Artists with labels.
-    """
-    legend = figure.legend(
-        handles=handles, loc="outside right center", frameon=False, fontsize=7.5,
-        labelcolor="linecolor",
-    )  # fmt: skip
-    for text in legend.get_texts():
-        text.set_parse_math(False)
 
 
 _MAX_WRITTEN = 12  # maximum number of rows for numbers in the cells
@@ -313,9 +301,10 @@ def heat_map(
     return image
 
 
-_CURVES = (6.0, 3.0)  # inches
+_LEGEND = 28  # maximum number of letters in a line of the legend
 _TICKS = 100  # alarms up to which each has a mark
 _BINS = 150  # of the rate of more alarms
+_POINTS = 30  # points of a curve up to which each has a marker
 
 
 @dataclass(frozen=True)
@@ -325,20 +314,26 @@ class Line:
     Parameters
     ----------
     name : str
+    x : ndarray of shape (n,)
+        Rows, times or numbers of experiences.
     values : ndarray of shape (n,)
-        The metric over all rows so far.
-    recent : ndarray of shape (m,), or None
-        The metric over the last rows.
+        The metric over all rows or experiences so far.
+    spread : ndarray of shape (n,), or None
+        Standard deviation, drawn as a band.
+    recent : tuple of ndarray of shape (m,), or None
+        x and the metric over the last rows.
     baseline : bool
     alarms : ndarray of shape (k,)
         Rows or times at which drift was detected.
     """
 
     name: str
+    x: Array
     values: Floats
-    recent: Floats | None
-    baseline: bool
-    alarms: Array
+    spread: Floats | None = None
+    recent: tuple[Array, Floats] | None = None
+    baseline: bool = False
+    alarms: Array = field(default_factory=lambda: np.empty(0))
 
     @property
     def last(self) -> float:
@@ -349,23 +344,17 @@ class Line:
 
 def learning_curves(
     lines: Sequence[Line],
-    x: tuple[Array, Array],
-    since: int,
     labels: tuple[str, str, str],
     path: str | os.PathLike[str] | None,
     *,
     lower_is_better: bool,
 ) -> Any:
-    """Draw learning curves, with a legend of their last values.
+    """Draw learning curves, with a legend of their last values, the highest above.
 
     Parameters
     ----------
     lines : sequence of Line
-        Models in colours, baselines in grey; at least one has points.
-    x : tuple of ndarray
-        Rows or times of the points of ``values``, and of ``recent``.
-    since : int
-        Index of the first point of ``values`` that determines the scale.
+        Models in colours, baselines in grey; at least one, all with the same x.
     labels : tuple of str
         Labels of both axes, and the title.
     path : path, optional
@@ -376,41 +365,55 @@ def learning_curves(
     -------
     matplotlib.figure.Figure
     """
-    with new_figure(_CURVES, path) as figure:
+    low, high = _limits(lines, lower_is_better=lower_is_better)
+    places = decimals(line.last for line in lines)
+    names = {line.name: fill(f"{line.name} {_shown(line, low, high, places)}", _LEGEND)
+             for line in lines}  # fmt: skip
+    width = max(len(part) for name in names.values() for part in name.split("\n"))
+    height = sum(name.count("\n") + 1 for name in names.values())
+    size = (5.0 + _LETTER * max(16, width), max(3.0, 0.17 * height))
+    with new_figure(size, path) as figure:
         axes = figure.add_subplot()
-        low, high = _limits(lines, x, x[0][since], lower_is_better=lower_is_better)
         axes.set_ylim(low, high)
-        places = decimals(line.last for line in lines)
-        drawn, models, baselines = {}, count(), cycle(_DASHES)
-        strips = count()
+        drawn, models, baselines, strips = {}, count(), cycle(_DASHES), count()
         for line in lines:
-            grey = line.baseline
-            look = {"color": GREY, "ls": next(baselines)} if grey else stroke(next(models))
-            off = " ↑" if line.last > high else " ↓" if line.last < low else ""
-            last = format_number(line.last, places).replace("-", "−")
-            look["label"] = fill(f"{line.name} {last}{off}", LEGEND_WIDTH)
-            drawn[line.name] = _trace(axes, line, x, look)
+            grey = {"color": GREY, "ls": next(baselines)} if line.baseline else None
+            look = (grey or _stroke(next(models))) | {"label": names[line.name]}
+            drawn[line.name] = _trace(axes, line, look)
             if len(line.alarms) > _TICKS:
                 _draw_rate(axes, line.alarms, look["color"], next(strips))
         worst = np.inf if lower_is_better else -np.inf
         order = sorted(lines, key=lambda line: worst if np.isnan(line.last) else line.last)
-        legend_beside(figure, [drawn[line.name] for line in reversed(order)])
-        _label_axes(axes, x[0], labels)
+        legend = figure.legend(
+            handles=[drawn[line.name] for line in reversed(order)], loc="outside right center",
+            frameon=False, fontsize=7.5, labelcolor="linecolor",
+        )  # fmt: skip
+        for text in legend.get_texts():
+            text.set_parse_math(False)  # names may contain dollar signs
+        _label_axes(axes, lines[0].x, labels)
     return figure
 
 
-def _trace(axes: Axes, line: Line, x: tuple[Array, Array], look: dict[str, Any]) -> Any:
+def _shown(line: Line, low: float, high: float, places: int) -> str:
+    """Return the last value of a curve, with an arrow if it is outside of the limits."""
+    off = " ↑" if line.last > high else " ↓" if line.last < low else ""
+    return format_number(line.last, places).replace("-", "−") + off
+
+
+def _trace(axes: Axes, line: Line, look: dict[str, Any]) -> Any:
     """Draw a curve, a faint curve over the last rows, and ticks where drift was detected."""
     colour = look["color"]
     if line.recent is not None:
-        axes.plot(x[1], line.recent, color=colour, ls=look["ls"], lw=0.9, alpha=0.4, zorder=2)
+        axes.plot(*line.recent, color=colour, ls=look["ls"], lw=0.9, alpha=0.4, zorder=2)
     width, level = (1.0, 3) if line.baseline else (1.5, 4)
     defined = np.isfinite(line.values)
-    marker = "." if defined.sum() == 1 else None
+    marker = "." if defined.sum() <= _POINTS else None
     if 0 < len(line.alarms) <= _TICKS and defined.any():
-        height = np.interp(_numbers(line.alarms), _numbers(x[0][defined]), line.values[defined])
+        height = np.interp(_numbers(line.alarms), _numbers(line.x[defined]), line.values[defined])
         axes.plot(line.alarms, height, ls="", marker="|", ms=12, mew=0.8, color=colour, zorder=5)
-    return axes.plot(x[0], line.values, **look, lw=width, zorder=level, marker=marker)[0]
+    return band(
+        axes, line.x, line.values, line.spread, **look, lw=width, zorder=level, marker=marker
+    )
 
 
 def _draw_rate(axes: Axes, alarms: Array, colour: Any, strip: int) -> None:
@@ -434,23 +437,28 @@ def _numbers(along: Array) -> Floats:
     return plain
 
 
-def _limits(
-    lines: Sequence[Line], x: tuple[Array, Array], since: Any, *, lower_is_better: bool
-) -> tuple[float, float]:
-    """Return the limits of the y axis, independent of first rows and of models that diverged.
+def _limits(lines: Sequence[Line], *, lower_is_better: bool) -> tuple[float, float]:
+    """Return the limits of the y axis, independent of first points and of models that diverged.
 
-    The limits cover values after point ``since`` up to four times the error of the best model, or
-    down to 1.5 below its score. Baselines that would make the models indistinguishable are outside
-    of the limits, and are marked by an arrow.
+    The limits cover values after a twentieth of the points up to four times the error of the best
+    model, or down to 1.5 below its score, in units of a score above 1. Baselines that would make
+    the models indistinguishable are outside of the limits, and are marked by an arrow.
     """
     finals = [line.last for line in lines if np.isfinite(line.last)]
     least, most = -np.inf, 4.0 * min((value for value in finals if value > 0), default=np.inf)
     if not lower_is_better:
-        least, most = max(finals, default=np.inf) - 1.5, np.inf
+        best = max(finals, default=0.0)
+        least, most = best - 1.5 * max(1.0, abs(best)), np.inf
+
+    first = (len(lines[0].x) - 1) // 20
 
     def span(some: Sequence[Line]) -> tuple[float, float]:
-        parts = [line.values[x[0] >= since] for line in some]
-        parts += [line.recent[x[1] >= since] for line in some if line.recent is not None]
+        parts = []
+        for line in some:
+            spread = 0.0 if line.spread is None else line.spread
+            parts += [(line.values - spread)[first:], (line.values + spread)[first:]]
+            if line.recent is not None:
+                parts.append(line.recent[1][line.recent[0] >= line.x[first]])
         values = np.concatenate(parts)
         values = values[np.isfinite(values) & (values >= least) & (values <= most)]
         return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
@@ -468,19 +476,16 @@ def _label_axes(axes: Axes, x: Array, labels: tuple[str, str, str]) -> None:
     """Label the axes, and set their ticks."""
     from matplotlib import dates, ticker  # noqa: PLC0415  installed, since there are axes
 
-    axes.margins(x=0.0)
+    axes.margins(x=0.01)
     along, measured, title = labels
     if x.dtype.kind == "M":
         locator = dates.AutoDateLocator(minticks=3, maxticks=7)
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
     else:
-        timed = along == "time"
-        axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=not timed))
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=along != "time"))
         axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda v, _: f"{v:,.10g}"))
         axes.set_xlabel(along)
-        if not timed:
-            axes.set_xlim(0, x[-1])
     axes.yaxis.set_major_locator(ticker.MaxNLocator(5))
     axes.set_ylabel(measured, parse_math=False)
     axes.set_title(title, loc="left", fontsize=7.5, color=GREY, pad=6, parse_math=False)

@@ -125,12 +125,10 @@ def predictions(
 
 def _check_able(model: Any, lagged: str | None, *, proba: bool, interval: bool) -> None:
     """Raise an error if the model has no probabilities or intervals."""
+    kind = type(getattr(model, "learner", model)).__name__
     if proba and not hasattr(model, "predict_proba"):
-        raise ParameterError(
-            "`proba` must be False for a model without probabilities, got a "
-            f"{type(getattr(model, 'learner', model)).__name__}. Only classifiers have them.",
-            _WHERE,
-        )
+        text = f"`proba` must be False for a model without probabilities, got a {kind}"
+        raise ParameterError(text, _WHERE, remedy="Only classifiers have them.")
     if lagged is not None and interval and not hasattr(model, "_forecast_interval"):
         raise ParameterError(
             "`interval` must be False for forecasts of Keyed, got True. Learn with "
@@ -139,9 +137,8 @@ def _check_able(model: Any, lagged: str | None, *, proba: bool, interval: bool) 
         )
     if interval and not hasattr(model, "predict_interval"):
         raise ParameterError(
-            "`interval` must be False for a model without intervals, got a "
-            f"{type(getattr(model, 'learner', model)).__name__}. Learn with op.Conformal(model) "
-            "(on the command line, onepass run --interval 0.9).",
+            f"`interval` must be False for a model without intervals, got a {kind}. Learn with "
+            "op.Conformal(model) (on the command line, onepass run --interval 0.9).",
             _WHERE,
         )
 

@@ -31,10 +31,10 @@ from onepass.evaluate.metrics import Metric, ProbabilityMetric, metric_class
 from onepass.evaluate.naive import LastLabel, LastValue, Majority, RunningMean
 from onepass.evaluate.report import Report
 from onepass.evaluate.resume import Checkpoint, blocks_from, run_blocks
-from onepass.evaluate.run import Model, PrequentialRun, learns_gaps
+from onepass.evaluate.run import WHERE, Model, PrequentialRun, learns_gaps
 from onepass.logs import LOG
 from onepass.types import Array
-from onepass.validation import whole
+from onepass.validation import in_range, whole
 
 __all__ = ["by_name", "checked_models", "prequential"]
 
@@ -136,11 +136,10 @@ def _check_probabilities(models: Mapping[str, Any], metrics: Mapping[str, type[M
         )
 
 
-_WHERE = "op.evaluate.prequential"
 _METRICS = {"regression": ("mae", "rmse", "r2"), "classification": ("accuracy", "macro_f1")}
 
 
-@calling("op.evaluate.prequential")
+@calling(WHERE)
 def prequential(
     models: Model | list[Model] | tuple[Model, ...] | Mapping[str, Model],
     stream: Iterable[object],
@@ -266,12 +265,12 @@ def prequential(
     with blocks_from(stream, start, gaps=gaps) as rows:
         task, source = _task(task or saved, rows)
         naive = {name: cls() for name, cls in _BASELINES[task].items()} if baselines else {}
-        with calling(f"{_WHERE}: `metrics`"):
+        with calling(f"{WHERE}: `metrics`"):
             metric_classes = {name: metric_class(name, task) for name in names or _METRICS[task]}
         everyone = _with_baselines(learners, naive)
         _check_probabilities(everyone, metric_classes)
         history = ScoreHistory.start(everyone, metric_classes, width, limit)
-        run = PrequentialRun(everyone, history, delayed, clock, _WHERE)
+        run = PrequentialRun(everyone, history, delayed, clock)
         run.monitor = error_monitor(drift, learners, task, resumed=resume)
         setup = {"task": task, "window": width, "delay": delay_until or max(int(delay), 1)}
         if file is not None:
@@ -279,9 +278,9 @@ def prequential(
             more = {"baselines": bool(naive), "points": limit, "block": block}
             file.begin(run, setup | more | {"metrics": list(metric_classes)})
         name, target = _names_of(stream)
-        LOG.info("%s of %s: %s", _WHERE, name or "a stream", ", ".join(everyone))
+        LOG.info("%s of %s: %s", WHERE, name or "a stream", ", ".join(everyone))
         interrupted = run_blocks(source, run, file, on_progress, on_block)
-    LOG.info("%s: %d rows%s", _WHERE, run.history.rows, " (interrupted)" if interrupted else "")
+    LOG.info("%s: %d rows%s", WHERE, run.history.rows, " (interrupted)" if interrupted else "")
     fields = setup | {
         "source": name,
         "target": target,
@@ -320,10 +319,9 @@ def _delayed_labels(delay: object, until: str | None, max_waiting: object) -> De
     """Return the schedule of delayed labels; None if targets arrive before the next row."""
     rows = whole(delay, "delay", low=0)
     limit = whole(max_waiting, "max_waiting", low=1)
-    if until is not None and (rows or not isinstance(until, str)):
+    if until is not None and rows:
         raise ParameterError(
-            "`delay_until` must be the name of a column, and excludes `delay`, got "
-            f"{until!r} and delay={rows}. Use one of the two."
+            f"`delay_until` excludes `delay`, got {until!r} and {rows}. Use one of the two."
         )
     if rows > limit:
         raise ParameterError(
@@ -351,12 +349,8 @@ def _checkpoint(
             f"`{what}` requires `{needs}`, got none. Name the checkpoint file: "
             "checkpoint='m.run', resume=True."
         )
-    if not isinstance(every, (int, float)) or not every >= 0:
-        raise ParameterError(
-            f"`every` must be a number of seconds >= 0, got {every!r}. Pass 0 for a "
-            "checkpoint after each block."
-        )
-    return None if path is None else Checkpoint(path, stream, every, clock, _WHERE)
+    in_range(every, "every", low=0.0)
+    return None if path is None else Checkpoint(path, stream, every, clock)
 
 
 def _task(task: str | None, source: Iterator[Block]) -> tuple[str, Iterator[Block]]:

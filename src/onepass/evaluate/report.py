@@ -1,6 +1,8 @@
 """Base class of reports, and the report of a prequential evaluation.
 
-Since JSON has no infinite numbers, they are stored as the strings ``"inf"`` and ``"-inf"``.
+A report is a dataclass. Its class defines a table, records, a figure, and the files of ``save``;
+the base class makes text, Markdown, JSON, frames and CSV of them. Since JSON has no infinite
+numbers, they are stored as the strings ``"inf"`` and ``"-inf"``.
 """
 
 import html
@@ -9,15 +11,16 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import msgspec
 import numpy as np
 from rich.table import Table as RichTable
 
 from onepass.errors import ParameterError, SourceError, public
+from onepass.evaluate.choice import check_choice
 from onepass.evaluate.curves import Curve
 from onepass.evaluate.figures import Line, learning_curves
 from onepass.evaluate.metrics import METRICS, Metric
@@ -26,17 +29,7 @@ from onepass.evaluate.tables import Column, Table, decimals, format_number, fram
 from onepass.serialization.atomic import write_errors
 from onepass.types import Array
 
-__all__ = [
-    "FILES",
-    "FORMAT",
-    "BaseReport",
-    "Report",
-    "from_fields",
-    "infinities_as_text",
-    "map_floats",
-    "parse_json",
-    "read_json",
-]
+__all__ = ["FILES", "FORMAT", "BaseReport", "Report", "from_json", "map_floats", "to_json"]
 
 
 FORMAT = 1
@@ -66,114 +59,82 @@ def map_floats(tree: object, by: Callable[[float], object]) -> Any:
     return by(tree) if isinstance(tree, float) else tree
 
 
-def infinities_as_text(tree: object) -> Any:
-    """Replace infinite numbers in a tree of dicts and lists by text.
-
-    Parameters
-    ----------
-    tree : dict, list or plain value
-        The tree to be written.
-    """
-    return map_floats(tree, lambda value: str(value) if math.isinf(value) else value)
-
-
-def parse_json(text: str) -> dict[str, Any]:
-    """Parse JSON, and check its format version.
-
-    Parameters
-    ----------
-    text : str
-
-    Raises
-    ------
-    ValueError
-        If the text is not JSON.
-    SourceError
-        If the text is not an object, or has another format version.
-    """
-    tree: Any = json.loads(text)
-    if not isinstance(tree, dict) or tree.pop("format", None) != FORMAT:
-        raise SourceError(
-            f"the report must have format {FORMAT}, got another format. Write it again."
-        )
-    return tree
-
-
-def from_fields(tree: Mapping[str, Any], kind: type[_Kind]) -> _Kind:
-    """Create a dataclass from its fields, in which infinite numbers may be text.
+def to_json(tree: Mapping[str, object], indent: int | None = None) -> str:
+    """Return a tree of dicts and lists as JSON, in which infinite numbers are text.
 
     Parameters
     ----------
     tree : mapping
-    kind : type
-
-    Raises
-    ------
-    SourceError
-        If a field is unknown or missing, or has another type.
+        ``"format"``, which is ``FORMAT``, and the fields of a dataclass.
+    indent : int, optional
     """
-    unknown = tree.keys() - {each.name for each in fields(kind)}  # type: ignore[arg-type]
-    if unknown:
-        raise SourceError(
-            f"{kind.__name__} must not have unknown fields, got {', '.join(sorted(unknown))}. "
-            "Write it again."
-        )
-    try:
-        return msgspec.convert(tree, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise SourceError(
-            f"{kind.__name__} must have all fields, with valid types, got: {error}. Write it again."
-        ) from error
+    finite = map_floats(tree, lambda value: str(value) if math.isinf(value) else value)
+    return json.dumps(finite, indent=indent, ensure_ascii=False, allow_nan=False)
 
 
-def read_json(
-    source: str | os.PathLike[str],
-    kind: type[_Kind],
-    check: Callable[[_Kind], None] | None = None,
-) -> _Kind:
-    """Read a report that ``to_json`` has written.
+def from_json(text: str, kind: type[_Kind]) -> _Kind:
+    """Create a dataclass from the JSON of ``to_json``.
 
     Parameters
     ----------
-    source : str or path
-        JSON text, which begins with ``{``, or the path of a JSON file.
+    text : str
     kind : type
-        The class of the report.
-    check : callable, optional
-        Raises an error if the report is inconsistent.
 
     Raises
     ------
-    SourceError
-        If the file does not exist, or is not a report.
+    ValueError
+        If the text is not JSON, a field is missing or has another type, or the format has another
+        version.
     """
-    given = isinstance(source, str) and source.lstrip().startswith("{")
-    try:
-        text = str(source) if given else Path(source).read_text(encoding="utf-8")
-        report = from_fields(parse_json(text), kind)
-        if check is not None:
-            check(report)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise SourceError(
-            f"{'the text' if given else source} must be a report that to_json wrote, in format "
-            f"{FORMAT}, got {type(error).__name__}: {error}. Write it again with to_json."
-        ) from error
-    return report
+    tree = msgspec.json.decode(text, type=dict)
+    if tree.pop("format", None) != FORMAT:
+        raise SourceError(f"the format must be {FORMAT}, got another one")
+    return msgspec.convert(tree, kind, strict=False)
 
 
 class BaseReport(ABC):
-    """Base class of reports, which are dataclasses: tables, Markdown, JSON and files."""
+    """Base class of reports, which are dataclasses."""
 
     _indent: ClassVar[int | None] = None
     """Indentation of JSON."""
+
+    _csv: ClassVar[str] = "scores"
+    """The kind of records that ``to_csv`` writes by default."""
 
     @abstractmethod
     def _table(self) -> Table:
         """Return the table of the report."""
 
     @abstractmethod
+    def _record_kinds(self) -> Mapping[str, Callable[[], Iterable[dict[str, Any]]]]:
+        """Return a function for each kind of records, which have equal keys."""
+
+    @abstractmethod
     def _files(self) -> Mapping[str, Callable[[Path], object]]:
         """Return the files that ``save`` writes: name -> function that writes the file."""
+
+    @abstractmethod
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Plot the figure that the class describes.
+
+        Parameters
+        ----------
+        path : path, optional
+            File to which the figure is written: .png, .svg or .pdf.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is not installed.
+        ParameterError
+            If the suffix of the path is unknown.
+        SourceError
+            If the file cannot be written.
+        """
 
     def __rich__(self) -> RichTable:
         return self.table()
@@ -194,8 +155,13 @@ class BaseReport(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as dicts, lists, text and numbers."""
-        tree: dict[str, Any] = map_floats({"format": FORMAT, **asdict(self)}, float)  # type: ignore[call-overload]
+        fields = asdict(self)  # type: ignore[call-overload]
+        tree: dict[str, Any] = map_floats({"format": FORMAT, **fields}, self._rounded)
         return tree
+
+    def _rounded(self, value: float) -> float:
+        """Return a number as it is stored."""
+        return float(value)
 
     @public
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -211,11 +177,87 @@ class BaseReport(ABC):
         SourceError
             If the file cannot be written.
         """
-        tree = infinities_as_text(self.to_dict())
-        text = json.dumps(tree, indent=self._indent, ensure_ascii=False, allow_nan=False)
+        text = to_json(self.to_dict(), self._indent)
         if path is not None:
             self._write(f"{text}\n", path)
         return text
+
+    @classmethod
+    @public
+    def from_json(cls, source: str | os.PathLike[str]) -> Self:
+        """Read a report that ``to_json`` has written.
+
+        Parameters
+        ----------
+        source : str or path
+            JSON text, which begins with ``{``, or the path of a JSON file.
+
+        Raises
+        ------
+        SourceError
+            If the file does not exist, or is not a report.
+        """
+        given = isinstance(source, str) and source.lstrip().startswith("{")
+        try:
+            text = str(source) if given else Path(source).read_text(encoding="utf-8")
+            return from_json(text, cls)
+        except (OSError, ValueError, RecursionError) as error:
+            raise SourceError(
+                f"{'the text' if given else source} must be a report that to_json wrote, in format "
+                f"{FORMAT}, got {type(error).__name__}: {error}. Write it again with to_json."
+            ) from error
+
+    @public
+    def to_frame(
+        self, library: Literal["pandas", "polars", "pyarrow"] | None = None, *, of: str = "scores"
+    ) -> Any:
+        """Return records of one kind as a data frame.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}, optional
+            The library of the frame; by default the first of these that is installed.
+        of : str
+            The kind of records, as listed in the notes of the class.
+
+        Raises
+        ------
+        MissingExtraError
+            If the library is not installed.
+        ParameterError
+            If ``of`` or ``library`` is unknown.
+        """
+        return frame(self._records(of), library)
+
+    @public
+    def to_csv(self, path: str | os.PathLike[str] | None = None, *, of: str | None = None) -> str:
+        """Return records of one kind as CSV; missing numbers are empty cells.
+
+        Parameters
+        ----------
+        path : path, optional
+            A file to which the CSV is also written.
+        of : str, optional
+            The kind of records, as listed in the notes of the class; by default that of ``save``.
+
+        Raises
+        ------
+        ParameterError
+            If ``of`` is unknown.
+        SourceError
+            If the file cannot be written.
+        """
+        text = to_csv(self._records(self._csv if of is None else of))
+        return text if path is None else self._write(text, path)
+
+    def _records(self, kind: str) -> list[dict[str, Any]]:
+        """Return the records of one kind; nan becomes None."""
+        kinds = self._record_kinds()
+        check_choice(kind, kinds, "`of`")
+        return [
+            map_floats(record, lambda value: None if math.isnan(value) else value)
+            for record in kinds[kind]()
+        ]
 
     @public
     def save(self, directory: str | os.PathLike[str]) -> list[Path]:
@@ -254,23 +296,6 @@ class BaseReport(ABC):
 
     def _write_markdown(self, path: Path) -> None:
         self._write(self.to_markdown(), path)
-
-    def _records(self, of: str) -> list[dict[str, Any]]:
-        """Return the records of one kind."""
-        kinds = self._record_kinds()
-        if of not in kinds:
-            raise ParameterError(
-                f"`of` must be one of {', '.join(map(repr, kinds))}, got {of!r}. Choose one of "
-                "these."
-            )
-        return list(kinds[of]())
-
-    def _record_kinds(self) -> Mapping[str, Callable[[], Iterable[dict[str, Any]]]]:
-        """Return a function for each kind of records."""
-        return {}
-
-    def _frame(self, library: str | None, of: str) -> Any:
-        return frame(self._records(of), library)
 
 
 FILES = ("report.json", "report.md", "curve.csv", "curve.png")
@@ -314,7 +339,10 @@ class Report(BaseReport):
 
     Notes
     -----
-    ``save`` writes report.json, report.md, curve.csv and, if a row was learned, curve.png.
+    ``save`` writes report.json, report.md and, if a row was learned, curve.csv and curve.png.
+
+    Kinds of records: ``"scores"``, one per model; ``"curve"``, one per point, model and metric;
+    ``"drift"``, one per stored alarm and warning.
 
     Examples
     --------
@@ -327,6 +355,7 @@ class Report(BaseReport):
     """
 
     _indent = 1
+    _csv = "curve"
 
     source: str | None
     target: str | None
@@ -345,47 +374,6 @@ class Report(BaseReport):
 
     def __repr__(self) -> str:
         return f"<Report {self.source or self.task}: {', '.join(self.scores)}; {self.rows} rows>"
-
-    @classmethod
-    @public
-    def from_json(cls, source: str | os.PathLike[str]) -> "Report":
-        """Read a report that ``to_json`` has written.
-
-        Parameters
-        ----------
-        source : str or path
-            JSON text, which begins with ``{``, or the path of a JSON file.
-
-        Raises
-        ------
-        SourceError
-            If the file does not exist, or is not a report.
-        """
-        return read_json(source, cls)
-
-    @public
-    def to_frame(
-        self,
-        library: Literal["pandas", "polars", "pyarrow"] | None = None,
-        *,
-        of: Literal["scores", "curve", "drift"] = "scores",
-    ) -> Any:
-        """Return scores, curves or alarms as a data frame.
-
-        Parameters
-        ----------
-        library : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame; by default the first of these that is installed.
-        of : {"scores", "curve", "drift"}
-            The kind of rows: one per model; one per point, model and metric; or one per stored
-            alarm and warning.
-
-        Raises
-        ------
-        MissingExtraError
-            If the library is not installed.
-        """
-        return self._frame(library, of)
 
     @public
     def plot(self, path: str | os.PathLike[str] | None = None, metric: str | None = None) -> Any:
@@ -426,34 +414,23 @@ class Report(BaseReport):
                 "rows with targets."
             )
         along, *x = self._along()
-        lines = [self._line(name, chosen, timed=along == "time") for name in self.scores]
+        lines = [self._line(name, chosen, *x, timed=along == "time") for name in self.scores]
         kind = METRICS[self.task][chosen]
         measured = f"{kind.label} of {self.target}" if self.target else kind.label
         title = f"{self.source + ': ' if self.source else ''}{_counted(self.rows)}, one pass"
-        if self._recent_curve is not None:
+        if self.recent:
             title += f"; faint: last {self.window:,} rows"
         if any(score.drift for score in self.scores.values()):
             title += "; drift marked"
-        return learning_curves(
-            lines,
-            (x[0], x[-1]),
-            int(np.searchsorted(self.overall.rows, self.rows / 20)),
-            (along, f"{measured}, so far", title),
-            path,
-            lower_is_better=kind.better == "lower",
-        )
-
-    @property
-    def _recent_curve(self) -> Curve | None:
-        """Curve over the last rows; None if it has no points."""
-        return self.recent or None
+        labels = (along, f"{measured}, so far", title)
+        return learning_curves(lines, labels, path, lower_is_better=kind.better == "lower")
 
     def _along(self) -> tuple[str, *tuple[Array, ...]]:
-        """Return the label of the x axis, and the position of each point of the curves.
+        """Return the label of the x axis, and the position of each point of both curves.
 
         The axis is time if each point has a time and times never decrease, otherwise rows.
         """
-        curves = [curve for curve in (self.overall, self._recent_curve) if curve is not None]
+        curves = [self.overall, *([self.recent] if self.recent else [])]
         times = [_times_of(curve) for curve in curves]
         complete = [each for each in times if each is not None]
         if len(complete) == len(curves) and not any((t[1:] < t[:-1]).any() for t in complete):
@@ -462,29 +439,26 @@ class Report(BaseReport):
                 return "time", *complete
         return "rows learned", *(np.array(curve.rows, dtype=np.float64) for curve in curves)
 
-    def _line(self, model: str, metric: str, *, timed: bool) -> Line:
+    def _line(
+        self, model: str, metric: str, x: Array, x_recent: Array | None = None, *, timed: bool
+    ) -> Line:
         """Return the curves of a model over all rows and, except for baselines, the last rows."""
         score = self.scores[model]
         overall = np.array(self.overall.points[model][metric], dtype=np.float64)
         recent = None
-        if self._recent_curve is not None and not score.baseline:
-            recent = np.array(self._recent_curve.points[model][metric], dtype=np.float64)
-        alarms = [found.alarms for found in (score.drift or {}).values()]
+        if self.recent is not None and x_recent is not None and not score.baseline:
+            values = np.array(self.recent.points[model][metric], dtype=np.float64)
+            recent = x_recent, values
+        alarms = [drift.alarms for drift in (score.drift or {}).values()]
         at = [each for marks in alarms for each in ((marks.times if timed else marks.rows) or ())]
         dates = any(isinstance(each, str) for each in at)
         marks = np.array(at, dtype="datetime64[us]" if dates else np.float64)
-        return Line(model, overall, recent, score.baseline, marks)
+        return Line(model, x, overall, recent=recent, baseline=score.baseline, alarms=marks)
 
     def _files(self) -> Mapping[str, Callable[[Path], object]]:
-        writers = (self.to_json, self._write_markdown, self._write_curves, self.plot)
-        files: dict[str, Callable[[Path], object]] = dict(zip(FILES, writers, strict=True))
-        if not self.rows:
-            del files[FILES[3]]
-        return files
-
-    def _write_curves(self, path: Path) -> None:
-        names = ["over", "rows", "time", "model", "metric", "value"]
-        self._write(to_csv(list(self._curves()), names), path)
+        writers = (self.to_json, self._write_markdown, self.to_csv, self.plot)
+        names = FILES if self.rows else FILES[:2]  # without rows there is no curve
+        return dict(zip(names, writers, strict=False))
 
     def _record_kinds(self) -> Mapping[str, Callable[[], Iterable[dict[str, Any]]]]:
         return {"scores": self._scores, "curve": self._curves, "drift": self._alarms}

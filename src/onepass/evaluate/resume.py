@@ -22,7 +22,7 @@ from sklearn.base import clone
 
 from onepass.errors import CheckpointError, CheckpointWarning
 from onepass.evaluate.blocks import Block, blocks, with_gaps_apart
-from onepass.evaluate.run import PrequentialRun
+from onepass.evaluate.run import WHERE, PrequentialRun
 from onepass.linalg.interrupt import Interrupt
 from onepass.serialization import archive
 from onepass.serialization.archive import damaged
@@ -200,8 +200,6 @@ class Checkpoint:
         Minimum number of seconds between two checkpoints.
     clock : callable or None
         Seconds from any origin; None for a checkpoint at the end only.
-    where : str
-        The public call, for messages.
 
     Attributes
     ----------
@@ -217,12 +215,11 @@ class Checkpoint:
         stream: Any,
         every: float,
         clock: Callable[[], float] | None,
-        where: str,
     ) -> None:
         self.place = os.fspath(path)
         self.start = int(getattr(stream, "start", 0))
         self.resumed: list[int] = []
-        self._stream, self._every, self._clock, self._where = stream, every, clock, where
+        self._stream, self._every, self._clock = stream, every, clock
         self._settings: dict[str, Any] = {}
         self._tree: Any = None  # content of the file, until it is restored
         self._begun = 0  # rows, including skipped rows, at the start of this run
@@ -286,7 +283,7 @@ class Checkpoint:
             run.restore(self._tree["run"], self.place)
             if self._tree.get("drift") and run.monitor is None:
                 warnings.warn(
-                    f"{self._where}: the run had drift detectors until row {run.history.rows:,}, "
+                    f"{WHERE}: the run had drift detectors until row {run.history.rows:,}, "
                     f"which {self.place} does not contain: the report will not contain their "
                     "alarms. Start a new run to use detectors.",
                     CheckpointWarning,
@@ -323,8 +320,7 @@ class Checkpoint:
             raise CheckpointError(
                 f"{self.place} must be written by only one run, got a file that another run has "
                 f"written. This run stops after {run.history.rows:,} rows and does not overwrite "
-                "the file. Use a separate checkpoint file for each run.",
-                self._where,
+                "the file. Use a separate checkpoint file for each run."
             )
         rows = run.history.rows + run.history.skipped - self._begun
         name = getattr(self._stream, "name", None)
@@ -344,7 +340,7 @@ class Checkpoint:
             archive.write(self.place, tree, kind=_KIND)
             self._stamp = file_identity(self.place)
         except CheckpointError as error:
-            warnings.warn(f"{self._where}: {error}", CheckpointWarning, stacklevel=2)
+            warnings.warn(f"{WHERE}: {error}", CheckpointWarning, stacklevel=2)
         if self._clock is not None:
             self._last = self._clock()
 

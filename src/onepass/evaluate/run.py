@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from onepass.errors import CheckpointError, NotFittedError, OnepassError, ShapeError
-from onepass.evaluate.blocks import Block, as_array, located_error, with_row_location
+from onepass.evaluate.blocks import Block, located_error, with_row_location
 from onepass.evaluate.curves import ScoreHistory
 from onepass.evaluate.delay import DelayedLabels, PendingRows, Schedule
 from onepass.evaluate.drift import ErrorMonitor
@@ -24,14 +24,18 @@ from onepass.evaluate.metrics.probability import fields_of
 from onepass.evaluate.report import Report
 from onepass.evaluate.score import Score
 from onepass.learners.estimator.classifier import classes_of, prequential_probabilities
+from onepass.linalg import as_array
 from onepass.serialization.archive import damaged
 from onepass.serialization.codec import from_state, state_dict
 from onepass.serialization.state import forget, learned
 from onepass.types import Array
 from onepass.validation.table import Table, known_rows
 
-__all__ = ["Model", "PrequentialRun", "learns_gaps"]
+__all__ = ["WHERE", "Model", "PrequentialRun", "learns_gaps"]
 
+
+WHERE = "op.evaluate.prequential"
+"""The public call, for messages."""
 
 _MAX_ROWS = 4096  # maximum rows per call, since all pending rows may become due at once
 
@@ -171,8 +175,6 @@ class PrequentialRun:
         Rows whose targets arrive later.
     clock : callable or None
         Seconds from any origin, to time each model.
-    where : str
-        The public call, for messages.
 
     Attributes
     ----------
@@ -188,13 +190,11 @@ class PrequentialRun:
         history: ScoreHistory,
         delayed: DelayedLabels | None,
         clock: Callable[[], float] | None,
-        where: str,
     ) -> None:
         self.models, self.history, self.delayed, self.clock = models, history, delayed, clock
         self.consistent = True
         self.monitor: ErrorMonitor | None = None
         self._seconds = dict.fromkeys(models, 0.0)
-        self._where = where
 
     def process(self, block: Block) -> dict[str, Array]:
         """Predict and learn a block; return predictions by model.
@@ -251,7 +251,7 @@ class PrequentialRun:
         located: Callable[[int], str] | None = None,
     ) -> Array:
         """Call a model and add the elapsed time; return predictions in the shape of y."""
-        place = f"{self._where}: model {name!r}, {place}"
+        place = f"{WHERE}: model {name!r}, {place}"
         start = self.clock() if self.clock else 0.0
         try:
             predictions = call()
@@ -313,16 +313,16 @@ class PrequentialRun:
             models = {name: _decoded(m, saved[name], place) for name, m in self.models.items()}
             rest = from_state({k: v for k, v in state.items() if k != "models"}, place)
             seconds = {name: float(rest["seconds"][name]) for name in self.models}
-            if saved.keys() != self.models.keys() or not self.history.is_like(rest["history"]):
+            history, last, pending = rest["history"], rest["last"], rest["pending"]
+            if saved.keys() != self.models.keys() or history.setup != self.history.setup:
                 raise damaged(place, "it has other models or metrics")
-            last, pending = rest["last"], rest["pending"]
             if type(pending) not in {PendingRows, type(None)}:
                 raise damaged(place, "the pending rows are damaged")
         except CheckpointError:
             raise
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise damaged(place, f"it does not contain a complete run: {error!r}") from error
-        self._seconds, self.history = seconds, rest["history"]
+        self._seconds, self.history = seconds, history
         if self.delayed is not None:
             self.delayed.last, self.delayed.pending = last, pending
         for name, model in self.models.items():

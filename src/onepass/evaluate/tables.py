@@ -19,7 +19,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from onepass.errors import MissingExtraError, ParameterError
+from onepass.errors import MissingExtraError
+from onepass.evaluate.choice import check_choice
 
 __all__ = [
     "MISSING",
@@ -275,11 +276,8 @@ def frame(records: Sequence[Mapping[str, object]], library: str | None) -> Any:
         If the library is not one of these three.
     """
     makers = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
-    if library not in {None, *makers}:
-        raise ParameterError(
-            f"`library` must be one of {', '.join(makers)}, got {library!r}. Use one of "
-            "them, or None for the first that is installed."
-        )
+    if library is not None:
+        check_choice(library, makers, "`library`")
     columns = {name: [row[name] for row in records] for name in (records[0] if records else ())}
     for name in makers if library is None else [library]:
         try:
@@ -289,17 +287,15 @@ def frame(records: Sequence[Mapping[str, object]], library: str | None) -> Any:
     raise MissingExtraError(f"{library} must be installed. Install it with: pip install {library}")
 
 
-def to_csv(records: Sequence[Mapping[str, object]], names: Sequence[str] | None = None) -> str:
+def to_csv(records: Sequence[Mapping[str, object]]) -> str:
     """Convert records to CSV; None becomes an empty cell.
 
     Parameters
     ----------
     records : sequence of dict
-    names : sequence of str, optional
-        The columns, in case there are no records.
     """
     text = io.StringIO()
-    writer = csv.DictWriter(text, names or list(records[0] if records else ()), lineterminator="\n")
+    writer = csv.DictWriter(text, records[0] if records else (), lineterminator="\n")
     writer.writeheader()
     writer.writerows(records)
     return text.getvalue()

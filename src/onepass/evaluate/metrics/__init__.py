@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from onepass.errors import ParameterError, did_you_mean
+from onepass.evaluate.choice import check_choice
 from onepass.evaluate.metrics.metric import (
     MAE,
     R2,
@@ -114,12 +114,7 @@ def metric_class(name: str, task: str) -> type[Metric]:
         If the task has no such metric.
     """
     known = METRICS[task]
-    if name not in known:
-        raise ParameterError(
-            f"a metric of {task} must be one of {', '.join(known)}, got "
-            f"{name!r}.{did_you_mean(name, known) or ' Choose one of these.'}"
-        )
-    register(
-        Role.METRIC, known[name]
-    )  # including metrics of users, so that checkpoints can store them
+    check_choice(name, known, f"a metric of {task}")
+    # including metrics of users, so that checkpoints can store them
+    register(Role.METRIC, known[name])
     return known[name]
