@@ -351,7 +351,7 @@ def read(
         target = known.target if target is None else target
         time = known.time if time is None else time
         drop = (*known.drop, *drop) if columns is None else drop
-        opened: Source = catalogue.opened(source)
+        opened: Source = known.opened(known.fetch_paths())
         reading.check(None, f"the data set {source}")
     else:
         opened = _open_source(source, reading)
