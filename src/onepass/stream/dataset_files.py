@@ -30,8 +30,8 @@ from onepass.stream.csv import Delimited
 from onepass.stream.dtypes import ColumnTypes
 from onepass.stream.files import File
 from onepass.stream.pictures import ImageChecksums
+from onepass.stream.rows import concatenate_tables
 from onepass.stream.sources import BaseSource, Chunk, Matrix, Source
-from onepass.stream.stream import concatenate_tables
 from onepass.validation.table import Table
 
 __all__ = [
@@ -190,7 +190,7 @@ class Ordered(BaseSource):
         """Yield all rows in sorted order, as one chunk."""
         del start  # sorting reads all rows
         wanted = None if names is None else [*names, *({self._by} - set(names))]
-        whole = concatenate_tables(tuple(_tables(self._source, wanted, block)))
+        whole = concatenate_tables(list(_tables(self._source, wanted, block)))
         ordered = whole[np.argsort(whole[self._by], kind="stable")]
         chosen = ordered if names is None else ordered.select(names)
         yield Chunk(chosen.columns, len(chosen), fraction=1.0)
