@@ -1,6 +1,7 @@
 """Named data sets: locations, checks of content, downloads."""
 
 import dataclasses
+import gc
 import gzip
 import zlib
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ from onepass.stream import catalogue, dataset, dataset_files, datasets, fetch, i
 from onepass.stream.dataset_files import Content, Download
 from onepass.stream.pictures import ImageChecksums, Images
 from stream.test_idx import idx, md5
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 
 def crc(*answers: float) -> int:
@@ -60,6 +64,7 @@ def web(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     server.shutdown()
     thread.join()
     server.server_close()
+    gc.collect()  # pooch leaves the socket of a response 404 open
 
 
 def publish(monkeypatch: pytest.MonkeyPatch, web: Path, name: str, files: list[bytes]) -> None:
@@ -186,21 +191,22 @@ def test_data_set_is_added_by_a_catalogue_entry(small: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "pattern"),
+    ("entry", "got"),
     [
-        ({"rows": 6}, r"must have 6 rows, as 'small' has, got 5. Delete the file"),
-        ({"content": Content(("x0", "x1", "y"), 1)}, r"CRC-32 0x00000001.* got 0x"),
-        ({"content": Content(("x0", "y"), 1)}, r"the columns \['x0', 'y'\].* got \['x0', 'x1', "),
+        ({"rows": 6}, "5 rows"),
+        ({"content": Content(("x0", "x1", "y"), 1)}, "rows and 0x"),
+        ({"content": Content(("x0", "y"), 1)}, "the columns ['x0', 'x1', 'y']"),
     ],
 )
 def test_wrong_content_is_refused(
-    small: Path, monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any], pattern: str
+    small: Path, monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any], got: str
 ) -> None:
     write_rows(small, 5)
     changed = dataclasses.replace(catalogue.find_entry("small"), **entry)
     monkeypatch.setitem(catalogue.ENTRIES, "small", changed)
-    with pytest.raises(SourceError, match=pattern):
+    with pytest.raises(SourceError, match="as 'small' has") as info:
         dataset("small")
+    assert got in info.value.got
 
 
 def test_search_order_of_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

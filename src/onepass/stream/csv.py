@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -135,13 +134,6 @@ class ParseErrors:
 _LONGEST = 16 << 20  # bytes; a longer row is a mistake, such as an open quotation mark
 
 
-class _Readable(Protocol):
-    """An object that returns as many bytes as requested, except at its end."""
-
-    def read(self, size: int) -> bytes:
-        """Return the next ``size`` bytes, fewer at the end."""
-
-
 def skip_unterminated(source: str, row: int, leave: int | None) -> bool:
     """Return whether to skip an unterminated last row; warn if so.
 
@@ -184,7 +176,7 @@ class Lines:
         return text.rfind(b"\n") + 1
 
     def chunks(
-        self, file: _Readable, first: int, size: int, *, whole: bool = True
+        self, file: Bytes, first: int, size: int, *, whole: bool = True
     ) -> Iterator[tuple[bytes, bool]]:
         """Yield whole rows as text of about ``first``, then ``size`` bytes, or a single longer row.
 

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -142,16 +143,8 @@ def recording(time: str, *groups: str) -> Form:
     """
 
     def opened(paths: Sequence[Path], name: str) -> Source:
-        try:
-            with np.load(paths[0], allow_pickle=False) as arrays:
-                parts = [arrays[time][:, None], *(arrays[group] for group in groups)]
-        except (OSError, ValueError, KeyError, EOFError, IndexError) as error:
-            raise SourceError(
-                f"{paths[0]} must be a NumPy archive that contains {time!r} and "
-                f"{', '.join(map(repr, groups))}, got one that cannot be read "
-                f"({error}). Export it again.",
-                "op.stream",
-            ) from error
+        with np.load(paths[0], allow_pickle=False) as arrays:
+            parts = [arrays[time][:, None], *(arrays[group] for group in groups)]
         joints = [
             f"{group}{j}"
             for group, part in zip(groups, parts[1:], strict=True)
@@ -196,13 +189,17 @@ class Ordered(BaseSource):
         yield Chunk(chosen.columns, len(chosen), fraction=1.0)
 
 
-def _tables(source: Source, names: Sequence[str] | None, block: int) -> Iterator[Table]:
+def _tables(
+    source: Source,
+    names: Sequence[str] | None,
+    block: int,
+    types: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Table]:
     """Yield tables of the rows of a source, converted to column types."""
-    types, seen = ColumnTypes({}, source.located), 0
+    converter, seen = ColumnTypes(types, source.located), 0
     for chunk in source.chunks(names, block):
-        typed = types.convert(chunk, seen)
+        yield converter.convert(chunk, seen).table
         seen += chunk.n
-        yield typed.table
 
 
 Progress = Callable[[str, float | None], None]
@@ -387,25 +384,19 @@ class Entry(DatasetInfo):
         return source
 
     def _check(self, source: Source, content: Content, path: Path) -> None:
-        columns = source.columns() or []
-        if tuple(columns) != content.columns:
-            raise self._file_error(path, f"the columns {list(content.columns)}", f"{columns}")
         target_names = [self.target] if isinstance(self.target, str) else list(self.target or [])
-        crc, rows = 0, 0
-        for table in _tables(source, target_names, 65536):
-            targets = np.column_stack([table[name] for name in target_names])
-            if targets.dtype.kind != "f":
-                raise self._file_error(path, "numeric targets", "text")
-            crc = zlib.crc32(np.nan_to_num(targets).astype("<f8").tobytes(), crc)
-            rows += len(targets)
-        if rows != self.rows:
-            raise self._file_error(path, f"{self.rows} rows", f"{rows}")
-        if crc != content.crc:
-            raise self._file_error(path, f"targets of CRC-32 {content.crc:#010x}", f"{crc:#010x}")
-
-    def _file_error(self, path: Path, expected: str, got: str) -> SourceError:
-        return SourceError(
-            f"{path} must have {expected}, as {self.name!r} has, got {got}. Delete the "
-            f"file. {self.how}.",
-            "op.stream.dataset",
-        )
+        columns, crc, rows = tuple(source.columns() or ()), 0, 0
+        if columns == content.columns:
+            types = dict.fromkeys(target_names, "number")
+            for table in _tables(source, target_names, 65536, types):
+                targets = np.column_stack([table[name] for name in target_names])
+                crc = zlib.crc32(np.nan_to_num(targets).astype("<f8").tobytes(), crc)
+                rows += len(targets)
+        if (columns, rows, crc) != (content.columns, self.rows, content.crc):
+            raise SourceError(
+                f"{path} must have the columns {list(content.columns)}, {self.rows} rows and "
+                f"targets of CRC-32 {content.crc:#010x}, as {self.name!r} has",
+                "op.stream.dataset",
+                got=f"the columns {list(columns)}, {rows} rows and {crc:#010x}",
+                remedy=f"Delete the file. {self.how}.",
+            )

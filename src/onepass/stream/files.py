@@ -170,10 +170,6 @@ class File:
                 "download the file and pass its path.",
                 _WHERE,
             ) from missing
-        except FileNotFoundError as error:
-            raise SourceError(
-                f"{self} must be a file, got an address without a file. Check the address.", _WHERE
-            ) from error
         except Exception as error:
             raise SourceError(
                 f"{self} must be a readable file, got {type(error).__name__}: "

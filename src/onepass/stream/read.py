@@ -126,12 +126,6 @@ def _file(text: str) -> File:
     file = File(text)
     if not file.local:
         return file
-    if file.is_dir():
-        raise SourceError(
-            f"{file} must be a file, got a directory. Pass only the directory, or the "
-            "files that it contains.",
-            _WHERE,
-        )
     if not file.exists():
         known = format_of(file.name) is not None
         sets = "" if known else f" Named data sets are {', '.join(catalogue.names())}."

@@ -398,14 +398,7 @@ class RowIterable(BaseSource):
 def columns_of_dicts(rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[Any]]:
     """Transpose rows given as dicts to columns; absent values are None."""
     names = dict.fromkeys(name for row in rows for name in row)
-    columns = {str(name): [row.get(name) for row in rows] for name in names}
-    if len(columns) < len(names):
-        raise ColumnError(
-            f"column names must be unique after conversion to text, got {list(names)}. "
-            "Rename the duplicates.",
-            "Table",
-        )
-    return columns
+    return {str(name): [row.get(name) for row in rows] for name in names}
 
 
 def _is_pair(row: object) -> bool:

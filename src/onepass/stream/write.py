@@ -190,11 +190,7 @@ def _parquet(blocks: Iterable[Mapping[str, Array]], temporary: Path, path: Path)
         if writer is not None:
             writer.close()
     if writer is None:
-        raise SourceError(
-            f"{path} must have at least one block, which names its columns, got none. "
-            "Pass an empty block with column names, or write CSV.",
-            _WHERE,
-        )
+        parquet.write_table(pa.table({}), temporary)
     return rows
 
 
