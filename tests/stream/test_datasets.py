@@ -21,7 +21,6 @@ from onepass.stream.dataset_files import Content, Download
 from onepass.stream.pictures import ImageChecksums, Images
 from stream.test_idx import idx, md5
 
-
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 
