@@ -151,7 +151,6 @@ def _damage_errors(name: str, kind: str) -> Iterator[None]:
         raise SourceError(
             f"{name} must be a complete {kind}, got a truncated or damaged one ({error}). "
             "Copy, download or write the file again.",
-            "op.stream.read",
         ) from error
 
 

@@ -309,7 +309,6 @@ def images(name: str, *, cache: Cache = None) -> Images:
         raise SourceError(
             f"`name` must be one of {', '.join(sets)}, got {name!r}, which is a table. "
             f"Use op.stream.dataset({name!r}).",
-            "op.stream.images",
         )
     return entry.content.read(entry.fetch_paths(cache))
 
@@ -363,6 +362,5 @@ def folder(name: str, *, cache: Cache = None) -> Path:
         raise SourceError(
             f"{name} must be in {description.place.parent} or in the folder named by "
             f"ONEPASS_DATA, got no such files. {description.how}.",
-            "op.stream.folder",
         )
     return description.place.parent

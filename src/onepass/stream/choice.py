@@ -231,7 +231,6 @@ class ColumnSelection:
             for i in np.flatnonzero(np.isinf(column) & finite).tolist():
                 error = NotFiniteError(
                     f"{rows.located(i)}, column {name!r} must be finite",
-                    "op.stream.read",
                     got=column[i],
                     remedy=f"Fix the row, or pass {SKIP_REMEDY}.",
                 )
@@ -246,7 +245,6 @@ class ColumnSelection:
                 f"{rows.located(i)}, column {name!r} must have a value, got none. Fill it in, "
                 "or pass missing='skip' (--missing skip) to skip such rows, or missing='keep' "
                 "(--missing impute) to have the model impute it.",
-                "op.stream.read",
             )
         return Split(rows, split.gaps, bad)
 

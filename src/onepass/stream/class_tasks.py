@@ -65,19 +65,18 @@ def _sources(
     y: ArrayLike,
     X_test: TableLike | None,
     y_test: ArrayLike | None,
+    by: ArrayLike | None,
+    by_test: ArrayLike | None,
     test_share: float,
     seed: int,
-    context: tuple[str, ArrayLike | None, ArrayLike | None],
 ) -> list[TaskRows]:
     """Check the arguments; return training rows and test rows."""
-    where, by, by_test = context
     if isinstance(y, str) and y_test is None and X_test is not None:
         y_test = y
     if (X_test is None) != (y_test is None):
         raise ParameterError(
             "`X_test` and `y_test` must be given both or not at all, got one of them. "
             "Pass both, or omit both to use a share of the rows for testing.",
-            where,
         )
     learned = _source(X, y, by, "")
     if X_test is None or y_test is None:
@@ -88,7 +87,6 @@ def _sources(
         raise ParameterError(
             "`by_test` must contain the key of each test row if `by` contains the keys of training "
             "rows, got None. Pass it, or name a column that X and X_test share.",
-            where,
         )
     return [learned, _source(X_test, y_test, by if named else by_test, "_test")]
 
@@ -290,9 +288,6 @@ def _value_index(values: Array, key: Array) -> Array:
     return places
 
 
-_WHERE = "op.stream.experiences"
-
-
 @calling("op.stream.experiences")
 def experiences(
     X: TableLike,
@@ -394,7 +389,7 @@ def experiences(
     ('x0 < 1.003', 80, 20)
     """
     whole(seed, "seed", low=0)
-    known = _sources(X, y, X_test, y_test, test_share, seed, (_WHERE, by, by_test))
+    known = _sources(X, y, X_test, y_test, by, by_test, test_share, seed)
     if by is None:
         if cuts is not None or by_test is not None:
             raise ParameterError(

@@ -29,7 +29,6 @@ from onepass.stream.sources import BaseSource, Chunk, RawColumn
 __all__ = ["Delimited", "Lines", "ParseErrors", "Records", "skip_unterminated"]
 
 
-_WHERE = "op.stream.read"
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _OTHER_CODES = {
     b"\xff\xfe": "UTF-16",
@@ -128,7 +127,7 @@ class ParseErrors:
 
     def _error(self, what: str, remedy: str) -> SourceError:
         joint = "" if what.startswith("must") else ":"
-        return SourceError(f"{self._source}{joint} {what}", _WHERE, remedy=f"{remedy}.")
+        return SourceError(f"{self._source}{joint} {what}", remedy=f"{remedy}.")
 
 
 _LONGEST = 16 << 20  # bytes; a longer row is a mistake, such as an open quotation mark
@@ -221,7 +220,6 @@ class Lines:
         """Return the error for a row that exceeds the maximum length."""
         return SourceError(
             f"{self._source} must have rows of at most 16 MiB, got a longer one. {self._remedy}.",
-            "op.stream.read",
         )
 
 

@@ -396,7 +396,6 @@ class Entry(DatasetInfo):
             raise SourceError(
                 f"{path} must have the columns {list(content.columns)}, {self.rows} rows and "
                 f"targets of CRC-32 {content.crc:#010x}, as {self.name!r} has",
-                "op.stream.dataset",
                 got=f"the columns {list(columns)}, {rows} rows and {crc:#010x}",
                 remedy=f"Delete the file. {self.how}.",
             )

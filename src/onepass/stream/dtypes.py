@@ -312,7 +312,6 @@ class ColumnTypes:
                 expected, shown = "a number within float64", "a number of more than 308 digits"
             return SourceError(
                 f"{place} must be {expected}",
-                "op.stream.read",
                 got=shown,
                 remedy=f"Exclude the column with drop=[{name!r}] (--drop {name}), or pass "
                 f"{SKIP_REMEDY}.",
@@ -323,9 +322,7 @@ class ColumnTypes:
         shown = shown.item() if isinstance(shown, np.generic) else shown
         na = f"na=({value!r},) (--na {value!r}) if it means missing, " if csv else ""
         remedy = self._parser.remedy(name, value, na)
-        return SourceError(
-            f"{place} must be {expected}", "op.stream.read", got=repr(shown), remedy=remedy
-        )
+        return SourceError(f"{place} must be {expected}", got=repr(shown), remedy=remedy)
 
 
 def _majority_array(values: list[Any], form: str | None) -> tuple[Array, list[int]]:

@@ -28,7 +28,6 @@ from onepass.errors import MissingExtraError, SourceError
 __all__ = ["Bytes", "File", "Readable", "compression_of", "is_url"]
 
 
-_WHERE = "op.stream.read"
 _VERSION = ("size", "mtime", "created", "LastModified", "last_modified", "updated", "ETag", "etag")
 _ADDRESS = re.compile(r"^[a-z][a-z0-9+.-]*(://|::)", re.IGNORECASE)
 
@@ -168,13 +167,11 @@ class File:
             raise MissingExtraError(
                 f"{self} requires a package besides fsspec ({missing}). Install it, or "
                 "download the file and pass its path.",
-                _WHERE,
             ) from missing
         except Exception as error:
             raise SourceError(
                 f"{self} must be a readable file, got {type(error).__name__}: "
                 f"{_without_secrets(str(error))}. Check the address and its permissions.",
-                _WHERE,
             ) from error
 
 
@@ -300,7 +297,6 @@ class Bytes:
             raise SourceError(
                 f"{self.name} {packed}, got a truncated or damaged one ({error}). Copy "
                 "or download the file again.",
-                _WHERE,
             ) from error
 
 

@@ -61,7 +61,6 @@ def read_idx(path: Path, md5: str) -> NDArray[np.uint8]:
 def _checksum_error(path: Path, md5: str, got: str) -> SourceError:
     return SourceError(
         f"{path} must have the MD5 sum {md5} after decompression",
-        "op.stream",
         got=got,
         remedy="Delete the file and fetch it again.",
     )

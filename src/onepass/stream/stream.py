@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import OnepassError, RowsRefusedWarning, SourceError, public
+from onepass.errors import OnepassError, RowsRefusedWarning, SourceError, calling, public
 from onepass.stream.choice import ColumnSelection
 from onepass.stream.dtypes import ColumnTypes
 from onepass.stream.literals import TYPE_NAMES, TextParser
@@ -360,6 +360,7 @@ class Stream:
         return self._source.repeatable
 
     @property
+    @calling("op.stream.read")
     def task(self) -> str | None:
         """Task of the targets, "regression" or "classification"; None if there are no targets.
 
@@ -370,7 +371,7 @@ class Stream:
         if self._task is None:
             targets = self._first_targets()
             if isinstance(self.target, str) and self.target not in self._requested_types:
-                place = f"op.stream: {self.name}: the target {self.target!r}"
+                place = f"{self.name}: the target {self.target!r}"
                 check_labels(targets, place, self.target)
             self._task = infer_task(targets) if targets else None
         return self._task
@@ -447,6 +448,7 @@ class Stream:
         rows = "rows unknown" if self.n_rows is None else f"{self.n_rows} rows"
         return f"<Stream {self.name}: {rows}, target {self.target!r}, block {self.block}>"
 
+    @calling("op.stream.read")
     def __iter__(self) -> Iterator[Rows]:
         return self._iterate(self._blocks(self._next_pass()))
 
@@ -467,7 +469,6 @@ class Stream:
             raise SourceError(
                 f"{self.name} must be iterated only once, since its source cannot be read again, "
                 "got a second iteration. Write the rows to a file to read them again.",
-                "op.stream",
             )
         self._was_started = True
         names = self._names()
@@ -499,6 +500,7 @@ class Stream:
             self._first_targets()
         return self._head or Head()
 
+    @calling("op.stream.read")
     def _first_targets(self) -> list[Array]:
         """Return the first targets; buffer their chunks if the source can be read only once."""
         chunks = self._open_chunks(0) if self.repeatable else self._next_pass()
@@ -551,12 +553,13 @@ class Stream:
         self.rows_read, self.fraction = self.start, None
         self.bad_rows, self.incomplete_rows, self._bad = 0, 0, []
         try:
-            for block in islice(blocks, 1):
-                yield self._count_block(*block)
-            if self._source.prefetch:  # a stream of one block needs no thread
-                blocks = prefetch(blocks, max(_AHEAD, _MIN_ROWS_AHEAD // self.block))
-            for block in blocks:
-                yield self._count_block(*block)
+            with calling("op.stream.read"):
+                for block in islice(blocks, 1):
+                    yield self._count_block(*block)
+                if self._source.prefetch:  # a stream of one block needs no thread
+                    blocks = prefetch(blocks, max(_AHEAD, _MIN_ROWS_AHEAD // self.block))
+                for block in blocks:
+                    yield self._count_block(*block)
             self.fraction = 1.0
         finally:
             blocks.close()
@@ -582,20 +585,17 @@ class Stream:
             raise SourceError(
                 f"{self.name} must contain rows, got none. Check that the source is "
                 "complete and the right one.",
-                "op.stream",
             )
         if seen < self.start:
             raise SourceError(
                 f"{self.name} must contain the {self.start:,} rows to skip, got {seen:,}. Check "
                 "that the source is the same, or pass a smaller `start`.",
-                "op.stream",
             )
         if bad == seen:
             self.bad_rows = bad
             raise SourceError(
                 f"{self.name} must contain valid rows, got {seen:,} bad ones, all "
                 f"skipped, the first: {self._bad[0].at(where='', remedy='')}. Check the format.",
-                "op.stream",
             )
         if not used and not self.start:
             if incomplete:
@@ -603,11 +603,9 @@ class Stream:
                     f"{self.name} must contain complete rows, got a missing value in each of its "
                     f"{seen} rows that have a target. Drop empty columns, or pass "
                     "missing='keep' (--missing impute) to keep such rows.",
-                    "op.stream",
                 )
             which = "they are" if self.target is None else f"the target {self.target!r} is"
             raise SourceError(
                 f"{self.name} must contain targets, but {which} missing in all of its "
                 f"{seen} rows. Pass another target, or None to read only features.",
-                "op.stream",
             )
