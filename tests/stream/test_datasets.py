@@ -217,14 +217,16 @@ def test_search_order_of_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     (tmp_path / "system/a").touch()
     monkeypatch.setenv("ONEPASS_DATA", str(tmp_path / "named"))
     monkeypatch.setenv("ONEPASS_CACHE", str(tmp_path / "cache"))
-    system = str(tmp_path / "system")
-    assert dataset_files.located([file], system) == [tmp_path / "named" / file]
+    entry = dataclasses.replace(
+        catalogue.find_entry("elec2"), files=(file,), system=str(tmp_path / "system")
+    )
+    assert entry.located() == [tmp_path / "named" / file]
     monkeypatch.delenv("ONEPASS_DATA")
-    assert dataset_files.located([file], system) == [tmp_path / "cache" / file]
-    assert dataset_files.located([file], system, tmp_path / "other") == [tmp_path / "other" / file]
+    assert entry.located() == [tmp_path / "cache" / file]
+    assert entry.located(tmp_path / "other") == [tmp_path / "other" / file]
     (tmp_path / "cache" / file).unlink()
-    assert dataset_files.located([file], system) == [tmp_path / "system/a"]  # unpacked
-    assert dataset_files.located([file], None) is None
+    assert entry.located() == [tmp_path / "system/a"]  # unpacked
+    assert dataclasses.replace(entry, system=None).located() is None
 
 
 def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ from onepass.errors import (
     ParameterError,
     ShapeError,
     TypeMismatchError,
+    calling,
     public,
 )
 from onepass.estimators import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -56,6 +57,7 @@ __all__ = [
 ]
 
 
+@calling("op.integrations.river.adopt")
 def adopt(model: base.Estimator, *, missing: Literal["absent", "none"] = "absent") -> Any:
     """Adapt a River model for ``op.evaluate.prequential``.
 
@@ -102,7 +104,6 @@ def adopt(model: base.Estimator, *, missing: Literal["absent", "none"] = "absent
     raise TypeMismatchError(
         f"`model` must be a regressor or classifier of River, got {model!r}. Pass an "
         "object such as river.linear_model.LinearRegression().",
-        "op.integrations.river.adopt",
     )
 
 
@@ -116,7 +117,6 @@ class _Adopted(BaseEstimator):
         if missing not in {"absent", "none"}:
             raise ParameterError(
                 f"`missing` must be 'absent' or 'none', got {missing!r}. Pass one of these two.",
-                "op.integrations.river.adopt",
             )
         self.model: Any = model
         self.missing = missing
@@ -300,7 +300,6 @@ class _Wrapped:
             raise TypeMismatchError(
                 "`model` must be a learner of onepass or an op.Pipeline, got "
                 f"{received}. Pass an object such as op.RLSRegressor().",
-                "op.integrations.river.wrap",
             )
         self.model = model
         self.model_: Any = deepcopy(model)
@@ -315,7 +314,6 @@ class _Wrapped:
                     "the model must have learned rows with feature names, like River's rows, "
                     "got a model that learned arrays. Wrap an unfitted model, or one that "
                     "learned a DataFrame or dicts.",
-                    "op.integrations.river.wrap",
                 )
             self._columns = {str(name): at for at, name in enumerate(names)}
         if self._by_name and not self._fills and not self._fitted:
@@ -564,6 +562,7 @@ def _indexed(data: Any, frame: nw.DataFrame[IntoDataFrame]) -> Any:
     return data
 
 
+@calling("op.integrations.river.wrap")
 def wrap(
     model: Learner | Pipeline, *, targets: Sequence[Hashable] | Literal[True] | None = None
 ) -> Any:
@@ -637,7 +636,6 @@ class Regressor(_OneTarget, base.MiniBatchRegressor):
             raise ParameterError(
                 "`targets` must name the targets of a model that has learned several, got None. "
                 "Call op.integrations.river.wrap(model, targets=[...]).",
-                "op.integrations.river.wrap",
             )
 
     @public
@@ -754,7 +752,6 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
             raise ParameterError(
                 f"`targets` must be a list of unique names, got {targets!r}. Name each "
                 "target once, such as targets=['u', 'v'].",
-                "op.integrations.river.wrap",
             )
         self.targets = targets
         self._targets = None if targets is None else tuple(targets)
@@ -767,7 +764,6 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
                 "`model` must be a regressor and `targets` the names of its targets, "
                 f"got {received} and targets={targets!r}. Pass the names in the order "
                 "in which the model learned the targets.",
-                "op.integrations.river.wrap",
             )
 
     @public

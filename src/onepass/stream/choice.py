@@ -139,12 +139,7 @@ class ColumnSelection:
         ):
             for name in wanted:
                 if name not in available and not (what == "drop" and _within(name, names)):
-                    raise ColumnError(
-                        f"`{what}` must name a column of the source, which has "
-                        f"{join_names(names)}, got "
-                        f"{name!r}.{did_you_mean(name, names) or ' Check the spelling.'}",
-                        self.where,
-                    )
+                    raise self._unknown(what, name, names)
         read = {*self._features(names), *self._others()}
         return [name for name in names if name in read]
 
@@ -265,15 +260,18 @@ class ColumnSelection:
     def _others(self) -> list[str]:
         return [*self.targets, *([] if self.time is None else [self.time])]
 
+    def _unknown(self, what: str, name: str, names: Sequence[str], rows: str = "") -> ColumnError:
+        return ColumnError(
+            f"`{what}` must name a column of the source, which has "
+            f"{join_names(names) or 'no columns'}{rows}, got {name!r}."
+            f"{did_you_mean(name, names) or ' Check the spelling.'}",
+            self.where,
+        )
+
     def _picked(self, table: Table, what: str, names: Sequence[str]) -> Table:
         for name in names:
             if name not in table:
-                raise ColumnError(
-                    f"`{what}` must name a column of the source, which has "
-                    f"{join_names(table.names) or 'no columns'} in its first rows, got "
-                    f"{name!r}. Check the spelling.",
-                    self.where,
-                )
+                raise self._unknown(what, name, table.names, " in its first rows")
         return table.select(names)
 
     def _targets(self, targets: Table, *, flat: bool, gaps: bool) -> tuple[Array, Array]:

@@ -18,7 +18,6 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -46,7 +45,6 @@ __all__ = [
     "Progress",
     "cache_folder",
     "csv_form",
-    "located",
     "parquet",
     "recording",
 ]
@@ -81,31 +79,6 @@ def _folders(cache: str | os.PathLike[str] | None = None) -> Iterator[Path]:
     if named := os.environ.get("ONEPASS_DATA"):
         yield Path(named)
     yield cache_folder(cache)
-
-
-def located(
-    files: Sequence[str],
-    system: str | None = None,
-    cache: str | os.PathLike[str] | None = None,
-) -> list[Path] | None:
-    """Return the paths of the files of a set, all in one folder, or None.
-
-    Parameters
-    ----------
-    files : sequence of str
-        Relative paths ``set/file``. A file that ends in ``.gz`` may exist in decompressed form.
-    system : str, optional
-        The folder of a system package, which contains the files by name.
-    cache : path, optional
-        The cache to search.
-    """
-    wanted = ([folder / file for file in files] for folder in _folders(cache))
-    installed = [] if system is None else [[Path(system) / Path(file).name for file in files]]
-    for candidates in chain(wanted, installed):
-        paths = [_packed_or_not(path) for path in candidates]
-        if all(path.is_file() for path in paths):
-            return paths
-    return None
 
 
 def _packed_or_not(path: Path) -> Path:
@@ -323,13 +296,30 @@ class Entry(DatasetInfo):
         facts = {fact.name: getattr(self, fact.name) for fact in fields(DatasetInfo)}
         if self.target is None:
             facts["target"] = "label"
-        missing = os.environ.get("ONEPASS_DATA") or cache_folder(cache)
-        place = paths[0] if paths else Path(missing) / self.files[0]
+        if paths is None:
+            folder = Path(os.environ.get("ONEPASS_DATA") or cache_folder(cache))
+            place = folder / self.files[0]
+        else:
+            place = paths[0]
         return Description(**facts, place=place, found=paths is not None)
 
     def located(self, cache: str | os.PathLike[str] | None = None) -> list[Path] | None:
-        """Return the paths of the files; None if they do not exist."""
-        return located(self.files, self.system, cache)
+        """Return the paths of the files, all in one folder; None if they do not exist.
+
+        A file that ends in ``.gz`` may exist in decompressed form.
+        """
+        for candidates in self._candidates(cache):
+            paths = [_packed_or_not(path) for path in candidates]
+            if all(path.is_file() for path in paths):
+                return paths
+        return None
+
+    def _candidates(self, cache: str | os.PathLike[str] | None) -> Iterator[list[Path]]:
+        """Yield the paths at which the files may exist, in order."""
+        for folder in _folders(cache):
+            yield [folder / file for file in self.files]
+        if self.system is not None:
+            yield [Path(self.system) / Path(file).name for file in self.files]
 
     def fetch_paths(
         self, cache: str | os.PathLike[str] | None = None, progress: Progress | None = None
