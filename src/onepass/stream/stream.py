@@ -31,7 +31,7 @@ from onepass.types import Array
 from onepass.validation import whole
 from onepass.validation.table import Table, is_missing
 
-__all__ = ["Head", "Stream", "differences", "setting_differences"]
+__all__ = ["Head", "Stream", "setting_differences"]
 
 
 class Head:
@@ -117,44 +117,6 @@ def _column_digest(column: Array) -> bytes:
     return digest.digest()
 
 
-def differences(
-    then: Mapping[str, Any], now: Mapping[str, Any], head: Head | None = None
-) -> list[str]:
-    """Return the differences between two fingerprints of streams.
-
-    Parameters
-    ----------
-    then, now : dict
-        The stored fingerprint, and that of the current stream.
-    head : Head, optional
-        The first rows of the current stream, to compare only as many rows as the stored fingerprint
-        covers.
-
-    Returns
-    -------
-    differences : list of str
-        One phrase per difference; empty if the fingerprints agree.
-
-    Examples
-    --------
-    >>> differences({"target": "km"}, {"target": "price"})
-    ["its target was 'km' and is 'price'"]
-    >>> len(differences({"target": "km"}, {"target": "km"}))
-    0
-    """
-    rows = int(then.get("rows", 0))
-    if rows > int(now.get("rows", 0)):
-        few = f"it had at least {rows} rows and has {now.get('rows', 0)}"
-        return [*setting_differences(then, now, alike=False), few]
-    columns = now.get("columns", {}) if head is None else head.columns(rows)
-    others = _columns(then.get("columns", {}), columns)
-    found = [*setting_differences(then, now, alike=not others), *others]
-    digest = now.get("digest") if head is None else head.digest(rows)
-    if not found and digest != then.get("digest"):
-        found.append(f"the values in its first {rows} rows differ")
-    return found
-
-
 def setting_differences(
     then: Mapping[str, Any], now: Mapping[str, Any], *, alike: bool
 ) -> list[str]:
@@ -202,7 +164,7 @@ def setting_differences(
     ]  # fmt: skip
 
 
-def _columns(then: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
+def _column_differences(then: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
     missing = [name for name in then if name not in now]
     new = [name for name in now if name not in then]
     found = [f"its column {name!r} is missing" for name in missing]
@@ -421,7 +383,15 @@ class Stream:
         >>> len(read(grown, target="km").differences(then))
         1
         """
-        return differences(fingerprint, self.fingerprint, self._first_rows())
+        now, head, rows = self.fingerprint, self._first_rows(), int(fingerprint.get("rows", 0))
+        if rows > head.rows:
+            few = f"it had at least {rows} rows and has {head.rows}"
+            return [*setting_differences(fingerprint, now, alike=False), few]
+        others = _column_differences(fingerprint.get("columns", {}), head.columns(rows))
+        found = [*setting_differences(fingerprint, now, alike=not others), *others]
+        if not found and head.digest(rows) != fingerprint.get("digest"):
+            found.append(f"the values in its first {rows} rows differ")
+        return found
 
     @public
     def cut(self, block: int) -> None:
