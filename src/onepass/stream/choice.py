@@ -205,7 +205,7 @@ class ColumnSelection:
         holes = used & _gaps(features) if self.missing == "skip" else np.zeros(len(used), bool)
         rows = Rows(features, y, time, first, 0, numbers, place)
         bad = {first + i: error for i, error in chunk.bad.items() if first + i >= start}
-        return Split(_kept(rows, used & ~holes), numbers[holes].tolist(), bad)
+        return Split(_used_rows(rows, used & ~holes), numbers[holes].tolist(), bad)
 
     def check(self, split: Split) -> Split:
         """Raise for infinite values, or skip such rows; raise for missing features if required.
@@ -232,7 +232,7 @@ class ColumnSelection:
                 if self.bad_rows == "error":
                     raise error
                 finite[i], bad[int(numbers[i])] = False, error
-        rows = _kept(rows, finite)
+        rows = _used_rows(rows, finite)
         if self.missing == "error" and (gaps := _gaps(rows.X)).any():
             i = int(gaps.argmax())
             name = next(n for n, c in rows.X.columns.items() if is_missing(c[i : i + 1])[0])
@@ -299,7 +299,7 @@ class ColumnSelection:
         return (columns[0] if flat else np.column_stack(columns)), used
 
 
-def _kept(rows: Rows, used: Array) -> Rows:
+def _used_rows(rows: Rows, used: Array) -> Rows:
     """Return the rows to use; a view if all are used."""
     return rows if used.all() else select_rows(rows, used)
 
