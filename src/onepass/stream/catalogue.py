@@ -5,12 +5,12 @@ To add a data set, add an entry to ``ENTRIES``.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from onepass.errors import SourceError, calling, did_you_mean
 from onepass.stream.choice import ColumnSelection
 from onepass.stream.dataset_files import (
+    Cache,
     Content,
     Description,
     Download,
@@ -220,9 +220,6 @@ def find_entry(name: str) -> Entry:
             f"op.stream.read for your own files.{did_you_mean(name, names())}"
         )
     return ENTRIES[name]
-
-
-Cache = str | os.PathLike[str] | None
 
 
 def datasets(*, cache: Cache = None) -> list[Description]:

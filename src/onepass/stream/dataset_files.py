@@ -35,6 +35,7 @@ from onepass.stream.sources import BaseSource, Chunk, Matrix, Source
 from onepass.validation.table import Table
 
 __all__ = [
+    "Cache",
     "Content",
     "DatasetInfo",
     "Description",
@@ -51,9 +52,10 @@ __all__ = [
 
 
 _BUNDLED = Path(__file__).parent / "data"
+Cache = str | os.PathLike[str] | None
 
 
-def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
+def cache_folder(cache: Cache = None) -> Path:
     """Return the folder for fetched data sets.
 
     Parameters
@@ -73,7 +75,7 @@ def _pooch() -> Any:
     return pooch
 
 
-def _folders(cache: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+def _folders(cache: Cache = None) -> Iterator[Path]:
     """Yield the folders that are searched for files ``set/file``, in order."""
     yield _BUNDLED
     if named := os.environ.get("ONEPASS_DATA"):
@@ -290,7 +292,7 @@ class Entry(DatasetInfo):
     downloads: tuple[Download, ...] = ()
     unpack: Callable[[Path, Path], object] | None = None
 
-    def describe(self, cache: str | os.PathLike[str] | None = None) -> Description:
+    def describe(self, cache: Cache = None) -> Description:
         """Return a description with the location of the files."""
         paths = self.located(cache)
         facts = {fact.name: getattr(self, fact.name) for fact in fields(DatasetInfo)}
@@ -303,7 +305,7 @@ class Entry(DatasetInfo):
             place = paths[0]
         return Description(**facts, place=place, found=paths is not None)
 
-    def located(self, cache: str | os.PathLike[str] | None = None) -> list[Path] | None:
+    def located(self, cache: Cache = None) -> list[Path] | None:
         """Return the paths of the files, all in one folder; None if they do not exist.
 
         A file that ends in ``.gz`` may exist in decompressed form.
@@ -314,16 +316,14 @@ class Entry(DatasetInfo):
                 return paths
         return None
 
-    def _candidates(self, cache: str | os.PathLike[str] | None) -> Iterator[list[Path]]:
+    def _candidates(self, cache: Cache) -> Iterator[list[Path]]:
         """Yield the paths at which the files may exist, in order."""
         for folder in _folders(cache):
             yield [folder / file for file in self.files]
         if self.system is not None:
             yield [Path(self.system) / Path(file).name for file in self.files]
 
-    def fetch_paths(
-        self, cache: str | os.PathLike[str] | None = None, progress: Progress | None = None
-    ) -> list[Path]:
+    def fetch_paths(self, cache: Cache = None, progress: Progress | None = None) -> list[Path]:
         """Return the paths of the files, after downloading them if necessary.
 
         Raises
