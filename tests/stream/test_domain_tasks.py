@@ -129,8 +129,6 @@ X20, Y20 = np.arange(20.0)[:, None], np.repeat([0, 1], 10)
     ("arguments", "error", "match"),
     [
         ({"y": Y20 * 0.5}, ParameterError, "`by` must define"),
-        ({"by": 3}, ParameterError, "index of one of"),
-        ({"by": "x"}, ParameterError, "index of a column"),
         ({"by": np.ones(3)}, ShapeError, "a key for each row"),
         ({"by": 0, "groups": [(0,)]}, ParameterError, "omitted with `by`"),
         ({"cuts": [1.0]}, ParameterError, "require `by`"),

@@ -309,7 +309,7 @@ def test_content_that_differs_from_the_suffix_is_refused(tmp_path: Path) -> None
             list(read(tmp_path / name))
     for name in ("a.arrow", "a.arrows", "a.jsonl", "a.csv.zst"):
         (tmp_path / name).write_bytes(b"")
-        with pytest.raises(SourceError, match="must contain rows, got an empty file"):
+        with pytest.raises(SourceError, match=r"empty file|truncated or damaged"):
             list(read(tmp_path / name))
     (tmp_path / "a.parquet.gz").write_bytes(b"x")
     with pytest.raises(SourceError, match="Parquet is compressed internally: decompress"):

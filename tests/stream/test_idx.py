@@ -17,9 +17,13 @@ from onepass.stream.pictures import ImageChecksums, read_idx
 UBYTE = 8
 
 
-def idx(array: np.ndarray, kind: int = UBYTE) -> bytes:
+def idx(array: np.ndarray) -> bytes:
     sizes = struct.pack(f">{array.ndim}I", *array.shape)
-    return bytes([0, 0, kind, array.ndim]) + sizes + array.tobytes()
+    return bytes([0, 0, UBYTE, array.ndim]) + sizes + array.tobytes()
+
+
+def md5(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -28,7 +32,7 @@ def test_idx_round_trip(tmp_path: Path, *, array: np.ndarray, packed: bool) -> N
     content = idx(array)
     path = tmp_path / "a-idx"
     path.write_bytes(gzip.compress(content) if packed else content)
-    read = read_idx(path, hashlib.md5(content, usedforsecurity=False).hexdigest())
+    read = read_idx(path, md5(content))
     assert read.dtype == np.uint8
     np.testing.assert_array_equal(read, array)
 
@@ -37,29 +41,19 @@ GOOD = idx(np.arange(6, dtype=np.uint8).reshape(2, 3))
 
 
 @pytest.mark.parametrize(
-    ("content", "pattern"),
+    ("content", "got"),
     [
-        (b"", "must begin as an idx file of unsigned bytes, got b''. Delete the file"),
-        (b"\0\1\x08\1", "must begin as an idx file"),
-        (idx(np.zeros(2, np.uint8), kind=13), "must begin as an idx file of unsigned bytes"),
-        (b"\0\0\x08\3\0\0", "must contain 3 dimensions, got a file of 6 bytes"),
-        (GOOD[:-1], r"of shape \(2, 3\) must have 18 bytes, got 17"),
-        (GOOD + b"x", r"of shape \(2, 3\) must have 18 bytes, got 19"),
-        (gzip.compress(GOOD, mtime=0)[:-9], "must be a complete file, got a damaged one"),
+        (b"", md5(b"")),
+        (GOOD[:-1], md5(GOOD[:-1])),
+        (gzip.compress(GOOD, mtime=0)[:-9], "a damaged file (Compressed"),
     ],
 )
-def test_damaged_idx_files_are_refused(content: bytes, pattern: str, tmp_path: Path) -> None:
+def test_damaged_idx_files_are_refused(content: bytes, got: str, tmp_path: Path) -> None:
     path = tmp_path / "a-idx"
     path.write_bytes(content)
-    with pytest.raises(SourceError, match=pattern):
-        read_idx(path)
-
-
-def test_wrong_checksum_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a-idx"
-    path.write_bytes(GOOD)
-    with pytest.raises(SourceError, match="must have the MD5 sum 0123 after decompression, got"):
+    with pytest.raises(SourceError, match="must have the MD5 sum 0123 after") as info:
         read_idx(path, "0123")
+    assert info.value.got.startswith(got)
 
 
 def test_four_idx_files_are_read_as_images(tmp_path: Path) -> None:
@@ -74,7 +68,7 @@ def test_four_idx_files_are_read_as_images(tmp_path: Path) -> None:
     for i, array in enumerate(arrays):
         paths.append(tmp_path / f"{i}.gz")
         paths[-1].write_bytes(gzip.compress(idx(array)))
-        sums.append(hashlib.md5(idx(array), usedforsecurity=False).hexdigest())
-    images = ImageChecksums(tuple(sums), ((), ()), (0, 0)).read(paths)
+        sums.append(md5(idx(array)))
+    images = ImageChecksums(tuple(sums)).read(paths)
     np.testing.assert_array_equal(images.train_images, arrays[0])
     np.testing.assert_array_equal(images.test_labels, arrays[3])

@@ -86,7 +86,7 @@ def test_damaged_parquet_pages_are_refused(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[100:2000] = b"\xff" * 1900
     path.write_bytes(content)
-    refused(SourceError, "must be a complete Parquet file, got an unreadable one", path)
+    refused(SourceError, "must be a complete Parquet file, got a truncated or damaged one", path)
 
 
 def test_invalid_rows_after_the_first_chunk_are_refused(

@@ -91,9 +91,7 @@ def test_file_in_a_zip_archive(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("memory")
 def test_errors_of_remote_files() -> None:
-    with pytest.raises(
-        SourceError, match=r"memory://store/z.csv must be a file, got an address without"
-    ):
+    with pytest.raises(SourceError, match=r"memory://store/z.csv must be .* FileNotFoundError"):
         read("memory://store/z.csv")
     with pytest.raises(SourceError, match=r"the pattern memory://store/z\* must match"):
         read("memory://store/z*")

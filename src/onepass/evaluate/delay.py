@@ -30,7 +30,7 @@ import numpy as np
 from onepass.errors import ColumnError, NotFiniteError, ParameterError, TypeMismatchError
 from onepass.evaluate.blocks import Block
 from onepass.serialization.codec import Role, register
-from onepass.stream.stream import concatenate_tables
+from onepass.stream.rows import concatenate_tables
 from onepass.types import Array
 from onepass.validation import as_dates, as_numbers
 from onepass.validation.table import Table, is_missing, sliceable

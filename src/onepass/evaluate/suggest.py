@@ -29,7 +29,8 @@ from onepass.evaluate.prequential import prequential
 from onepass.features.pipeline import Pipeline
 from onepass.models import names, pipelines
 from onepass.stream import Rows, read
-from onepass.stream.stream import Stream, concatenate_tables
+from onepass.stream.rows import concatenate_tables
+from onepass.stream.stream import Stream
 from onepass.types import Array
 from onepass.validation import whole
 from onepass.validation.table import Table

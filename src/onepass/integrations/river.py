@@ -29,12 +29,10 @@ from sklearn.base import is_classifier
 from onepass import validation
 from onepass.errors import (
     ColumnError,
-    NumericalError,
     ParameterError,
     ShapeError,
     TypeMismatchError,
     calling,
-    import_extra,
     public,
 )
 from onepass.estimators import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -43,7 +41,7 @@ from onepass.features.transformer import all_or_nothing
 from onepass.learners import RLSClassifier, RLSRegressor
 from onepass.learners.estimator import Learner
 from onepass.types import Array, ArrayLike
-from onepass.validation.table import Table, TableLike, is_frame
+from onepass.validation.table import Table, TableLike, is_frame, is_missing_value, sliceable
 
 if TYPE_CHECKING:
     from narwhals.stable.v1.typing import IntoDataFrame
@@ -59,6 +57,7 @@ __all__ = [
 ]
 
 
+@calling("op.integrations.river.adopt")
 def adopt(model: base.Estimator, *, missing: Literal["absent", "none"] = "absent") -> Any:
     """Adapt a River model for ``op.evaluate.prequential``.
 
@@ -97,8 +96,6 @@ def adopt(model: base.Estimator, *, missing: Literal["absent", "none"] = "absent
     >>> report.scores["ours"].overall["mae"] < report.scores["theirs"].overall["mae"]
     True
     """
-    with calling("op.integrations.river.adopt"):
-        base = import_extra("river.base", extra="river")
     last = getattr(model, "_last_step", model)  # the last step of a pipeline
     if isinstance(last, base.Regressor):
         return AdoptedRegressor(model, missing)
@@ -107,7 +104,6 @@ def adopt(model: base.Estimator, *, missing: Literal["absent", "none"] = "absent
     raise TypeMismatchError(
         f"`model` must be a regressor or classifier of River, got {model!r}. Pass an "
         "object such as river.linear_model.LinearRegression().",
-        "op.integrations.river.adopt",
     )
 
 
@@ -121,7 +117,6 @@ class _Adopted(BaseEstimator):
         if missing not in {"absent", "none"}:
             raise ParameterError(
                 f"`missing` must be 'absent' or 'none', got {missing!r}. Pass one of these two.",
-                "op.integrations.river.adopt",
             )
         self.model: Any = model
         self.missing = missing
@@ -205,28 +200,19 @@ class _Adopted(BaseEstimator):
 
     def _rows(self, X: Any) -> Iterator[dict[str, Any]]:
         """Yield rows as dicts, with missing values as the parameter ``missing`` states."""
-        if is_frame(X):
-            X = Table.from_frame(X)
-        elif isinstance(X, (list, tuple)) and len(X) and isinstance(X[0], dict):
-            X = Table.from_rows(X)
-        if not isinstance(X, Table):
-            array = np.asarray(X)
-            if array.ndim != 2:
+        rows = sliceable(X)
+        if not isinstance(rows, Table):
+            if rows.ndim != 2:
                 raise ShapeError(
-                    "`X` must be a table, a frame, a list of dicts or an array of "
-                    f"shape (n, d), got shape {array.shape}. Pass an array with one "
-                    "column per feature, such as X.reshape(-1, 1) for one feature.",
-                    type(self).__name__,
+                    "`X` must be a table, a frame, a list of dicts or an array of shape (n, d)",
+                    got=f"shape {rows.shape}",
+                    remedy="For one feature, pass X.reshape(-1, 1).",
                 )
-            X = Table({f"x{j}": array[:, j] for j in range(array.shape[1])}, len(array))
-        for row in X.rows():
-            lacking = {name for name, value in row.items() if value is None or value != value}  # noqa: PLR0124
-            if lacking and self.missing == "none":
-                yield {name: None if name in lacking else value for name, value in row.items()}
-            elif lacking:
-                yield {name: value for name, value in row.items() if name not in lacking}
-            else:
-                yield row
+            columns = {f"x{j}": rows[:, j] for j in range(rows.shape[1])}
+            rows = Table(columns, len(rows))
+        for row in rows.rows():
+            known = {name: value for name, value in row.items() if not is_missing_value(value)}
+            yield dict.fromkeys(row) | known if self.missing == "none" else known
 
     def __sklearn_clone__(self) -> Self:
         return type(self)(self.model.clone(), self.missing)
@@ -283,8 +269,12 @@ _ABSENT = "(no feature)"
 """Column of a first row without features: a learner requires at least one."""
 
 
-class _ColumnAdapter:
-    """A copy of a model, and its columns.
+_Row = Mapping[Any, Any]
+"""A row of River: a dict from feature names, which may be any hashable objects, to values."""
+
+
+class _Wrapped:
+    """Mixin of all estimators that ``wrap`` returns; must precede River's base class.
 
     Parameters
     ----------
@@ -310,27 +300,34 @@ class _ColumnAdapter:
             raise TypeMismatchError(
                 "`model` must be a learner of onepass or an op.Pipeline, got "
                 f"{received}. Pass an object such as op.RLSRegressor().",
-                "op.integrations.river.wrap",
             )
+        self.model = model
         self.model_: Any = deepcopy(model)
         features = getattr(self.model_, "features", [])
         self._by_name = bool(features) and features[0].by_name
         self._fills = any(feature.fills for feature in features)
         self._columns: dict[str, int] = {}
-        if self.fitted and not self._by_name:
-            self._columns = _fitted_columns(self.model_)
-        if self._by_name and not self._fills and not self.fitted:
+        if self._fitted and not self._by_name:
+            names = getattr(self.model_, "feature_names_in_", None)
+            if names is None:
+                raise ColumnError(
+                    "the model must have learned rows with feature names, like River's rows, "
+                    "got a model that learned arrays. Wrap an unfitted model, or one that "
+                    "learned a DataFrame or dicts.",
+                )
+            self._columns = {str(name): at for at, name in enumerate(names)}
+        if self._by_name and not self._fills and not self._fitted:
             pipeline: Any = self.model_
             first = next(iter(pipeline.named_steps))
             self.model_.set_params(**{f"{first}__absent": 0})
 
     @property
-    def fitted(self) -> bool:
+    def _fitted(self) -> bool:
         """Whether the model has learned a row."""
         return bool(self.model_.__sklearn_is_fitted__())
 
     @property
-    def compiled(self) -> Any:
+    def _compiled(self) -> Any:
         """Compiled state of the model; None if the model has none.
 
         It processes dicts of plain numbers whose keys are exactly the known columns. For other
@@ -339,17 +336,8 @@ class _ColumnAdapter:
         model = self.model_
         return getattr(model, "_compiled", None) or getattr(model, "_single", None)
 
-    def learn_in_place(self, x: Mapping[Any, Any], y: object, weight: float) -> bool:
-        """Learn a row in the compiled state; return False if it must be converted first."""
-        compiled, model = self.compiled, self.model_
-        if compiled is None or not compiled.learn_one(x, y, weight):
-            return False
-        if compiled is getattr(model, "_single", None):  # which does not count rows
-            model.rows_seen_ += 1
-        return True
-
     @contextmanager
-    def rollback_on_error(self) -> Iterator[None]:
+    def _rollback_on_error(self) -> Iterator[None]:
         """Restore the model and its columns if the context raises an exception."""
         model = self.model_
         parts = [*getattr(model, "features_", ()), getattr(model, "learner_", model)]
@@ -358,7 +346,7 @@ class _ColumnAdapter:
 
     # -- one row -----------------------------------------------------------------------------------
 
-    def row(self, x: Mapping[Any, Any], *, learning: bool) -> Any:
+    def _row(self, x: _Row, *, learning: bool) -> Any:
         """Convert one row to an array, or to a dict if the model finds columns by name.
 
         Parameters
@@ -369,17 +357,24 @@ class _ColumnAdapter:
 
         Raises
         ------
-        TypeMismatchError, ColumnError
-            If ``x`` is not a dict, a value has an unsupported type, or two names are equal as
-            strings.
+        TypeMismatchError
+            If ``x`` is not a dict, or a value has an unsupported type.
         """
-        named = _with_text_names(x)
+        if not isinstance(x, Mapping):
+            raise TypeMismatchError(
+                f"`x` must be a dict of named features, got {type(x).__name__}. Pass a dict "
+                "from feature names to values."
+            )
+        named = {str(name): value for name, value in x.items()}
         if self._by_name:
             return self._ordered(named)
         for name, value in named.items():
-            if type(value) not in _PLAIN:
-                _check_number(name, value)
-        fitted = self.fitted
+            if type(value) not in _PLAIN and not isinstance(value, (Real, np.bool_, Decimal)):
+                raise TypeMismatchError(
+                    f"feature {name!r} must be a number, got {value!r}. Wrap "
+                    "op.Pipeline(op.features.Encode(), ...), which supports text and dates."
+                )
+        fitted = self._fitted
         if learning:
             self._add_columns(named, fitted=fitted)
         if fitted:
@@ -393,18 +388,12 @@ class _ColumnAdapter:
         for name, value in named.items():
             at = columns.get(name)
             if at is not None:
-                try:
-                    row[at] = value
-                except OverflowError as error:
-                    raise NumericalError(
-                        f"feature {name!r} must fit in float64, got an integer of more "
-                        "than 308 digits. Divide the feature by a constant."
-                    ) from error
+                row[at] = value
         return row
 
     # -- many rows ---------------------------------------------------------------------------------
 
-    def block(self, X: IntoDataFrame | Table, *, learning: bool) -> Table:
+    def _block(self, X: IntoDataFrame, *, learning: bool) -> Table:
         """Convert a data frame of any library to a table.
 
         Parameters
@@ -418,15 +407,15 @@ class _ColumnAdapter:
         TypeMismatchError
             If ``X`` is not a data frame.
         """
-        if not isinstance(X, Table) and not is_frame(X):
+        if not is_frame(X):
             raise TypeMismatchError(
                 f"`X` must be a DataFrame, got {type(X).__name__}. Pass a frame with "
                 "named columns; learn_one and predict_one accept one dict."
             )
-        table = X if isinstance(X, Table) else Table.from_frame(X)
+        table = Table.from_frame(X)
         if self._by_name:
             return Table(self._ordered(table.columns, len(table)), len(table))
-        fitted = self.fitted
+        fitted = self._fitted
         if learning:
             self._add_columns(table.columns, fitted=fitted)
         names = list(self._columns) if fitted else sorted(table.columns) or [_ABSENT]
@@ -443,11 +432,14 @@ class _ColumnAdapter:
             new = new or [_ABSENT]
             self._columns = columns | {name: at for at, name in enumerate(new, len(columns))}
             if fitted:
-                _grow(self.model_, list(self._columns))
+                features = getattr(self.model_, "features_", ())
+                first = features[0] if features else getattr(self.model_, "learner_", self.model_)
+                first.grow(len(self._columns))
+                first.feature_names_in_ = np.array(list(self._columns), dtype=object)
 
     def _ordered(self, named: Mapping[str, object], n: int | None = None) -> dict[str, Any]:
         """Return columns in the fitted order, then new ones; absent numeric columns are 0."""
-        if not self.fitted:
+        if not self._fitted:
             return {name: named[name] for name in sorted(named)}
         dtypes = self.model_.dtypes_
         row = {name: named[name] for name in dtypes if name in named}
@@ -459,120 +451,59 @@ class _ColumnAdapter:
                     row[name] = 0.0 if n is None else np.zeros(n)
         return row
 
-
-def _with_text_names(x: object) -> Mapping[str, Any]:
-    if not isinstance(x, Mapping):
-        raise TypeMismatchError(
-            f"`x` must be a dict of named features, got {type(x).__name__}. Pass a dict "
-            "from feature names to values."
-        )
-    if all(type(name) is str for name in x):
-        return x
-    named = {str(name): value for name, value in x.items()}
-    if len(named) < len(x):
-        raise ColumnError(
-            f"feature names must differ as strings, got {list(x)}. Rename features so "
-            "that their strings differ."
-        )
-    return named
-
-
-def _check_number(name: str, value: object) -> None:
-    if not isinstance(value, (Real, np.bool_, Decimal)):
-        raise TypeMismatchError(
-            f"feature {name!r} must be a number, got {value!r}. Wrap "
-            "op.Pipeline(op.features.Encode(), ...), which supports text and dates."
-        )
-
-
-def _fitted_columns(model: Learner | Pipeline) -> dict[str, int]:
-    """Return the columns of a fitted model, as name -> index."""
-    names = getattr(model, "feature_names_in_", None)
-    if names is None:
-        raise ColumnError(
-            "the model must have learned rows with feature names, like River's rows, "
-            "got a model that learned arrays. Wrap an unfitted model, or one that "
-            "learned a DataFrame or dicts.",
-            "op.integrations.river.wrap",
-        )
-    return {str(name): at for at, name in enumerate(names)}
-
-
-def _grow(model: Learner | Pipeline, names: list[str]) -> None:
-    """Add new columns to a fitted model; ``names`` lists the old and the new columns."""
-    features = getattr(model, "features_", ())
-    first: Any = features[0] if features else getattr(model, "learner_", model)
-    first.grow(len(names))
-    first.feature_names_in_ = np.array(names, dtype=object)
-
-
-_Row = Mapping[Any, Any]
-"""A row of River: a dict from feature names, which may be any hashable objects, to values."""
-
-
-class _Wrapped:
-    """Mixin of all estimators that ``wrap`` returns; must precede River's base class.
-
-    Parameters
-    ----------
-    model : learner or Pipeline
-        Copied to ``model_``, which learns.
-    """
-
-    model: Any
-
-    def __init__(self, model: Learner | Pipeline) -> None:
-        self.model = model
-        self._adapter = _ColumnAdapter(model)
-
-    @property
-    def model_(self) -> Any:
-        """Copy of the learner or Pipeline, which learns."""
-        return self._adapter.model_
+    # -- learning and prediction -------------------------------------------------------------------
 
     def _learn(self, x: _Row, y: object, w: float, t: object) -> None:
+        compiled, model = self._compiled, self.model_
         named = t is None and isinstance(x, (dict, Mapping))
-        if named and self._adapter.learn_in_place(x, y, w):
+        if named and compiled is not None and compiled.learn_one(x, y, w):
+            if compiled is getattr(model, "_single", None):  # which does not count rows
+                model.rows_seen_ += 1
             return
-        with self._adapter.rollback_on_error():
-            row = self._adapter.row(x, learning=True)
-            self.model_.learn_one(row, y, sample_weight=w, **_time_argument(t))
+        with self._rollback_on_error():
+            row = self._row(x, learning=True)
+            model.learn_one(row, y, sample_weight=w, **_time_argument(t))
 
     def _predict(self, x: _Row) -> Any:
-        compiled = self._adapter.compiled
+        compiled = self._compiled
         named = compiled is not None and isinstance(x, (dict, Mapping))
         prediction = compiled.predict_one(x) if named else None
         if prediction is not None:
             return prediction
-        row = self._adapter.row(x, learning=False)
+        row = self._row(x, learning=False)
         return self.model_.predict_one(row)
 
-    def _learn_block(
-        self, X: IntoDataFrame, y: ArrayLike, w: float | ArrayLike, t: ArrayLike | None
+
+class _OneTarget(_Wrapped):
+    """Mixin of estimators of one target, which learn single rows and data frames."""
+
+    @public
+    def learn_one(self, x: _Row, y: Any, w: float = 1.0, t: object = None) -> None:
+        """Learn one row with weight ``w`` and, for learners that forget by time, time ``t``."""
+        self._learn(x, y, w, t)
+
+    @public
+    def learn_many(
+        self,
+        X: IntoDataFrame,
+        y: ArrayLike,
+        w: float | ArrayLike = 1.0,
+        t: ArrayLike | None = None,
     ) -> None:
-        with self._adapter.rollback_on_error():
-            rows = self._adapter.block(X, learning=True)
+        """Learn the rows of a data frame in order; ``w`` is one weight, or one per row."""
+        with self._rollback_on_error():
+            rows = self._block(X, learning=True)
             weights = None if isinstance(w, (int, float)) and w == 1 else np.asarray(w)
             self.model_.partial_fit(
                 rows, _as_list(y), sample_weight=weights, **_time_argument(_as_list(t))
             )
 
     def _predict_block(self, X: IntoDataFrame) -> list[Any]:
-        rows = self._adapter.block(X, learning=False)
-        if not self._adapter.fitted:
+        rows = self._block(X, learning=False)
+        if not self._fitted:
             return [self._predict(row) for row in rows.rows()]
         targets: list[Any] = self.model_.predict(rows).tolist()
         return targets
-
-    def _probabilities(self, rows: Array | Table) -> tuple[list[Any], Array]:
-        """Return the labels, and their probabilities for each row, of shape (n, c)."""
-        model = self.model_
-        if not self._adapter.fitted:
-            classes = getattr(model, "learner", model).classes
-            if classes is None or len(classes) == 0:
-                return [], np.empty((len(rows), 0))
-            model = deepcopy(model).partial_fit(rows[:1], classes[:1], sample_weight=0.0)
-        return model.classes_.tolist(), model.predict_proba(rows)
 
 
 def _classifies(model: object) -> bool:
@@ -631,7 +562,10 @@ def _indexed(data: Any, frame: nw.DataFrame[IntoDataFrame]) -> Any:
     return data
 
 
-def wrap(model: Learner | Pipeline, *, targets: Sequence[Hashable] | bool | None = None) -> Any:
+@calling("op.integrations.river.wrap")
+def wrap(
+    model: Learner | Pipeline, *, targets: Sequence[Hashable] | Literal[True] | None = None
+) -> Any:
     """Wrap a learner or Pipeline as a River estimator.
 
     The estimator trains a copy of the model, ``model_``; save that copy with
@@ -672,14 +606,12 @@ def wrap(model: Learner | Pipeline, *, targets: Sequence[Hashable] | bool | None
     >>> evaluate.progressive_val_score(datasets.TrumpApproval().take(500), model, metrics.MAE())
     MAE: 0.597898
     """
-    if targets is None and _classifies(model):
-        return Classifier(model)
-    if targets is None or targets is False:
-        return Regressor(model)
+    if targets is None:
+        return Classifier(model) if _classifies(model) else Regressor(model)
     return MultiTargetRegressor(model, None if targets is True else targets)
 
 
-class Regressor(_Wrapped, base.MiniBatchRegressor):
+class Regressor(_OneTarget, base.MiniBatchRegressor):
     """River regressor that wraps a regressor of onepass; created by :func:`wrap`.
 
     Parameters
@@ -700,39 +632,16 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
 
     def __init__(self, model: Learner | Pipeline) -> None:
         super().__init__(model)
-        if _classifies(model) or _fitted_outputs(model) is not None:
-            received = "a classifier" if _classifies(model) else "one with several targets"
+        if _fitted_outputs(model) is not None:
             raise ParameterError(
-                f"`model` must be a regressor with one target, got {received}. Call "
-                "op.integrations.river.wrap, which chooses the class.",
-                "Regressor",
+                "`targets` must name the targets of a model that has learned several, got None. "
+                "Call op.integrations.river.wrap(model, targets=[...]).",
             )
-
-    @public
-    def learn_one(self, x: _Row, y: float, w: float = 1.0, t: object = None) -> None:
-        """Learn one row with weight ``w`` and, for learners that forget by time, time ``t``."""
-        if isinstance(y, Mapping):
-            raise TypeMismatchError(
-                "`y` must be a number, got a dict. For several targets per row, call "
-                "op.integrations.river.wrap(model, targets=True).",
-            )
-        self._learn(x, y, w, t)
 
     @public
     def predict_one(self, x: _Row) -> float:
         """Predict the target of one row."""
         return float(self._predict(x))
-
-    @public
-    def learn_many(
-        self,
-        X: IntoDataFrame,
-        y: ArrayLike,
-        w: float | ArrayLike = 1.0,
-        t: ArrayLike | None = None,
-    ) -> None:
-        """Learn the rows of a data frame in order; ``w`` is one weight, or one per row."""
-        self._learn_block(X, y, w, t)
 
     @public
     def predict_many(self, X: IntoDataFrame) -> Any:
@@ -744,7 +653,7 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
         yield {"model": RLSRegressor()}
 
 
-class Classifier(_Wrapped, base.MiniBatchClassifier):
+class Classifier(_OneTarget, base.MiniBatchClassifier):
     """River classifier that wraps a classifier of onepass; created by :func:`wrap`.
 
     Labels may be booleans, integers or strings, and new labels may occur at any time.
@@ -763,20 +672,6 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
     'bus'
     """
 
-    def __init__(self, model: Learner | Pipeline) -> None:
-        super().__init__(model)
-        if not _classifies(model):
-            raise ParameterError(
-                f"`model` must be a classifier, got {type(model).__name__}. Call "
-                "op.integrations.river.wrap, which chooses the class.",
-                "Classifier",
-            )
-
-    @public
-    def learn_one(self, x: _Row, y: Hashable, w: float = 1.0, t: object = None) -> None:
-        """Learn one row with weight ``w`` and, for learners that forget by time, time ``t``."""
-        self._learn(x, y, w, t)
-
     @public
     def predict_one(self, x: _Row, **kwargs: object) -> Any:
         """Predict the label of one row; None before the first label."""
@@ -788,27 +683,16 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
     def predict_proba_one(self, x: _Row, **kwargs: object) -> dict[Any, float]:
         """Predict the probability of each label; {} before the first label."""
         del kwargs
-        compiled = self._adapter.compiled
+        compiled = self._compiled
         if isinstance(x, (dict, Mapping)) and hasattr(compiled, "predict_proba_one"):
             probabilities: dict[Any, float] | None = compiled.predict_proba_one(x)
             if probabilities is not None:
                 return probabilities
-        row = self._adapter.row(x, learning=False)
+        row = self._row(x, learning=False)
         labels, shares = self._probabilities(
             Table.from_rows([row]) if isinstance(row, dict) else row[None]
         )
         return dict(zip(labels, shares[0].tolist(), strict=True))
-
-    @public
-    def learn_many(
-        self,
-        X: IntoDataFrame,
-        y: ArrayLike,
-        w: float | ArrayLike = 1.0,
-        t: ArrayLike | None = None,
-    ) -> None:
-        """Learn the rows of a data frame in order; ``w`` is one weight, or one per row."""
-        self._learn_block(X, y, w, t)
 
     @public
     def predict_many(self, X: IntoDataFrame) -> Any:
@@ -818,8 +702,18 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
     @public
     def predict_proba_many(self, X: IntoDataFrame) -> Any:
         """Predict probabilities of the labels, as a data frame of the same library."""
-        labels, shares = self._probabilities(self._adapter.block(X, learning=False))
+        labels, shares = self._probabilities(self._block(X, learning=False))
         return _frame(dict(zip(labels, shares.T, strict=True)), X)
+
+    def _probabilities(self, rows: Array | Table) -> tuple[list[Any], Array]:
+        """Return the labels, and their probabilities for each row, of shape (n, c)."""
+        model = self.model_
+        if not self._fitted:
+            classes = getattr(model, "learner", model).classes
+            if classes is None or len(classes) == 0:
+                return [], np.empty((len(rows), 0))
+            model = deepcopy(model).partial_fit(rows[:1], classes[:1], sample_weight=0.0)
+        return model.classes_.tolist(), model.predict_proba(rows)
 
     @property
     def _multiclass(self) -> bool:
@@ -854,12 +748,10 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
         self, model: Learner | Pipeline, targets: Sequence[Hashable] | None = None
     ) -> None:
         super().__init__(model)
-        listed = [] if targets is None or isinstance(targets, str) else list(targets)
-        if targets is not None and (not listed or len(set(listed)) < len(listed)):
+        if targets is not None and (isinstance(targets, str) or len(set(targets)) < len(targets)):
             raise ParameterError(
                 f"`targets` must be a list of unique names, got {targets!r}. Name each "
                 "target once, such as targets=['u', 'v'].",
-                "MultiTargetRegressor",
             )
         self.targets = targets
         self._targets = None if targets is None else tuple(targets)
@@ -872,7 +764,6 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
                 "`model` must be a regressor and `targets` the names of its targets, "
                 f"got {received} and targets={targets!r}. Pass the names in the order "
                 "in which the model learned the targets.",
-                "MultiTargetRegressor",
             )
 
     @public
@@ -886,11 +777,6 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
     ) -> None:
         """Learn one row with its targets, weight ``w`` and time ``t``."""
         del kwargs
-        if not isinstance(y, Mapping) or not y:
-            raise TypeMismatchError(
-                f"`y` must be a dict of targets by name, got {y!r}. For one target per "
-                "row, call op.integrations.river.wrap(model).",
-            )
         targets = tuple(sorted(y, key=str)) if self._targets is None else self._targets
         if set(y) != set(targets):
             raise ColumnError(

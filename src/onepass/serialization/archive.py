@@ -495,10 +495,8 @@ def header_size(start: bytes, total: int, where: str) -> int:
             where,
         )
     size = int.from_bytes(start[:8], "little")
-    if not 2 <= size <= min(total - 8, _LARGEST_HEADER):
+    if not 2 <= size <= min(total - 8, _LARGEST_HEADER) or start[8:] != b"{":
         raise damaged(where, "its header is truncated, or another program wrote it")
-    if start[8:] != b"{":
-        raise damaged(where, "it has no header, or another program wrote it")
     return size
 
 

@@ -42,7 +42,7 @@ import numpy as np
 
 from onepass.errors import CheckpointError, NotFittedError, ParameterError
 from onepass.estimators import BaseEstimator
-from onepass.serialization.archive import DEPTH, damaged
+from onepass.serialization.archive import damaged
 from onepass.serialization.state import StateAttribute, UnfittedAttribute, learned
 
 __all__ = [
@@ -117,12 +117,6 @@ class Entry(NamedTuple):
         """Return whether an argument is not stored and must be passed to ``load``."""
         return callable(value) or (
             name in self.outside and not isinstance(value, (str, type(None)))
-        )
-
-    def plain(self, name: str, value: object) -> Any:
-        """Return an argument; convert a path that replaces an external object to text."""
-        return (
-            os.fspath(value) if name in self.outside and isinstance(value, os.PathLike) else value
         )
 
 
@@ -287,7 +281,9 @@ class Encoder:
             parts = vars(thing).items()
             return state | {k: self.encode(v, entry, (*path, k), finite=False) for k, v in parts}
         for name in (*entry.arguments, *([entry.varargs] if entry.varargs else [])):
-            value = entry.plain(name, getattr(thing, name))
+            value = getattr(thing, name)
+            if name in entry.outside and isinstance(value, os.PathLike):
+                value = os.fspath(value)  # a path that replaces an external object
             if entry.is_external(name, value) and type(value) not in self.entries:
                 state[name] = {MARK: "function", "name": _name(value)}
             else:
@@ -297,23 +293,11 @@ class Encoder:
         except NotFittedError as error:  # of a frozen copy
             raise CheckpointError(str(error), self.where) from error
         for name, value in attributes.items():
-            if name in state or not can_learn(entry.cls, name):
-                raise CheckpointError(
-                    f"learned attributes of {entry.cls.__name__} must have names that "
-                    f"the class does not define, got {name!r}. Rename it.",
-                    self.where,
-                )
             state[name] = self.encode(value, entry, (*path, name), finite=entry.finite)
         return state
 
     def encode(self, value: Any, owner: Entry | None, path: _Path, *, finite: bool) -> Any:
         """Encode any part of an object of the class ``owner``."""
-        if len(path) > DEPTH:
-            raise CheckpointError(
-                f"the saved object must have at most {DEPTH} levels, got more in "
-                f"`{'.'.join(path[:3])}`. Remove circular references.",
-                self.where,
-            )
         kind = type(value)
         if kind in self.entries and can_hold(owner, self.entries[kind]):
             return self.encode_object(value, self.entries[kind], path, finite=finite)

@@ -211,8 +211,11 @@ def describe_contents(file: archive.Contents, where: str) -> dict[str, Any]:
         The file, for messages.
     """
     parts = list(_objects(file.tree))
+    metadata = {
+        "bytes": file.nbytes, "format": file.format, "version": file.version, "sha256": file.sha256,
+    }  # fmt: skip
     if file.kind == NETWORK:
-        return {**_network(file.tree, where), **_metadata(file)}
+        return {**_network(file.tree, where), **metadata}
     if file.kind != LEARNER or not parts or parts[0] is not file.tree:
         raise damaged(where, "it does not contain a learner")
     functions = {key for part in parts for key, value in part.items() if _mark(value) == "function"}
@@ -224,14 +227,8 @@ def describe_contents(file: archive.Contents, where: str) -> dict[str, Any]:
         "columns": _columns(parts),
         **_keys(parts[0]),
         **_bound(parts[0], "bound"),
-        **_metadata(file),
+        **metadata,
     }
-
-
-def _metadata(file: archive.Contents) -> dict[str, Any]:
-    """Return the metadata of a file."""
-    names = {"bytes": "nbytes", "format": "format", "version": "version", "sha256": "sha256"}
-    return {name: getattr(file, attribute) for name, attribute in names.items()}
 
 
 def _network(tree: Any, where: str) -> dict[str, Any]:
@@ -332,13 +329,8 @@ def _shown(value: Any) -> Any:
 
 def _object(state: dict[str, object]) -> dict[str, Any]:
     """Return the class and the parameters of an encoded object."""
-    parameters = {key: _shown(value) for key, value in _arguments(state).items()}
-    return {"class": state[MARK], "parameters": parameters}
-
-
-def _arguments(state: dict[str, object]) -> dict[str, Any]:
-    """Return the constructor arguments of an encoded object."""
-    return {key: part for key, part in state.items() if key != MARK and not key.endswith("_")}
+    arguments = (key for key in state if key != MARK and not key.endswith("_"))
+    return {"class": state[MARK], "parameters": {key: _shown(state[key]) for key in arguments}}
 
 
 def _listed(array: Array | np.datetime64) -> Any:

@@ -17,7 +17,8 @@ from onepass.stream.digits import (
 )
 from onepass.stream.pictures import Images
 from onepass.stream.read import read
-from onepass.stream.stream import Rows, Stream
+from onepass.stream.rows import Rows
+from onepass.stream.stream import Stream
 from onepass.stream.tasks import Experience, Experiences, TestSet
 from onepass.stream.write import write
 

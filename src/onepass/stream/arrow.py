@@ -140,6 +140,20 @@ def to_array(column: pa.Array, name: str, where: str) -> Array:
     return floats
 
 
+@contextmanager
+def _damage_errors(name: str, kind: str) -> Iterator[None]:
+    """Convert exceptions of Arrow to SourceError."""
+    try:
+        yield
+    except OnepassError:
+        raise
+    except (EOFError, OSError, ValueError, pa.ArrowException) as error:
+        raise SourceError(
+            f"{name} must be a complete {kind}, got a truncated or damaged one ({error}). "
+            "Copy, download or write the file again.",
+        ) from error
+
+
 MARK = b"ARROW1"
 _MIN_ROWS = 1024  # minimum number of rows of a chunk
 
@@ -201,9 +215,8 @@ class Ipc(BaseSource):
         """Return the open file and a reader of its record batches."""
         opened = self._source if isinstance(self._source, Bytes) else Bytes(self._source)
         try:
-            head = self._checked(opened.look(8))
-            with self._reading():
-                if not head.startswith(MARK):
+            with _damage_errors(self.name, "Arrow file or stream"):
+                if not opened.look(len(MARK)).startswith(MARK):
                     return opened, ipc.open_stream(pa.PythonFile(opened, mode="r"))
                 return opened, ipc.open_file(pa.PythonFile(opened.seekable(), mode="r"))
         except BaseException:
@@ -212,34 +225,11 @@ class Ipc(BaseSource):
 
     def _batches(self, reader: Any) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of a file or a stream."""
-        with self._reading():
+        with _damage_errors(self.name, "Arrow file or stream"):
             if isinstance(reader, ipc.RecordBatchFileReader):
                 yield from map(reader.get_batch, range(reader.num_record_batches))
             else:
                 yield from reader
-
-    def _checked(self, head: bytes) -> bytes:
-        """Return the first bytes; raise if they cannot begin an Arrow file or stream."""
-        if head and not head.startswith(b"FEA1"):
-            return head
-        found = ("rows, got an empty file", "Check that it was written")
-        if head:
-            found = ("Arrow, got Feather of version 1", "Write it again, as version 2")
-        raise SourceError(f"{self.name} must contain {found[0]}. {found[1]}.", "op.stream.read")
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Convert exceptions of Arrow to SourceError."""
-        try:
-            yield
-        except OnepassError:
-            raise
-        except (EOFError, OSError, ValueError, pa.ArrowException) as error:
-            raise SourceError(
-                f"{self.name} must be a complete Arrow file or stream, got a truncated "
-                f"or damaged one ({error}). Copy, download or write the file again.",
-                "op.stream.read",
-            ) from error
 
 
 _BUFFER = 64 << 10  # bytes; without a buffer size, whole column chunks are read into memory
@@ -303,14 +293,8 @@ class Parquet(BaseSource):
         source: Any = self._source
         if isinstance(source, File):
             source = source.path if source.local else source.open()
-        try:
-            with parquet.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER) as file:
-                yield file
-        except OnepassError:
-            raise
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise SourceError(
-                f"{self.name} must be a complete Parquet file, got an unreadable one "
-                f"({error}). Copy, download or write the file again.",
-                "op.stream.read",
-            ) from error
+        with (
+            _damage_errors(self.name, "Parquet file"),
+            parquet.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER) as file,
+        ):
+            yield file

@@ -201,11 +201,6 @@ def _mix_tasks(tasks: Sequence[Task], of: Array, place: Array) -> Part:
 
 
 def _check_boundaries(experiences: Experiences) -> None:
-    if not isinstance(experiences, Experiences):
-        raise ParameterError(
-            f"`experiences` must be op.stream.Experiences, got {type(experiences).__name__}. "
-            "Create them with op.stream.experiences(X, y)."
-        )
     if experiences.tests:
         raise ParameterError(
             f"`experiences` must be tasks with boundaries, got {experiences.name!r}, "

@@ -5,25 +5,24 @@ To add a data set, add an entry to ``ENTRIES``.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from onepass.errors import SourceError, calling, did_you_mean
 from onepass.stream.choice import ColumnSelection
 from onepass.stream.dataset_files import (
+    Cache,
     Content,
     Description,
-    Electricity,
+    Download,
     Entry,
-    OpenMLImages,
     Progress,
     csv_form,
     parquet,
     recording,
 )
 from onepass.stream.pictures import ImageChecksums, Images
-from onepass.stream.sources import Source
 from onepass.stream.stream import Stream
+from onepass.stream.write import write
 
 __all__ = [
     "ENTRIES",
@@ -34,7 +33,6 @@ __all__ = [
     "folder",
     "images",
     "names",
-    "opened",
 ]
 
 
@@ -50,26 +48,29 @@ _IDX = (
     "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz",
     "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz",
 )  # fmt: skip
-_MNIST = ImageChecksums(
-    md5=(
-        "6bbc9ace898e44ae57da46a324031adb", "a25bea736e30d166cdddb491f175f624",
-        "2646ac647ad5339dbf082846283269ea", "27ae3e4e09519cfbb04c329615203637",
-    ),
-    labels=(
-        (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
-        (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
-    ),
-    pixels=(1567298545, 264923200),
-)  # fmt: skip
-_FASHION = ImageChecksums(
-    md5=(
-        "f4a8712d7a061bf5bd6d2ca38dc4d50a", "9018921c3c673c538a1fc5bad174d6f9",
-        "8181f5470baa50b63fa0f6fddb340f0a", "15d484375f8d13e6eb1aabb0c3f46965",
-    ),
-    labels=((6000,) * 10, (1000,) * 10),
-    pixels=(3431114169, 573469082),
-)  # fmt: skip
+_MNIST = ImageChecksums((
+    "6bbc9ace898e44ae57da46a324031adb", "a25bea736e30d166cdddb491f175f624",
+    "2646ac647ad5339dbf082846283269ea", "27ae3e4e09519cfbb04c329615203637",
+))  # fmt: skip
+_FASHION = ImageChecksums((
+    "f4a8712d7a061bf5bd6d2ca38dc4d50a", "9018921c3c673c538a1fc5bad174d6f9",
+    "8181f5470baa50b63fa0f6fddb340f0a", "15d484375f8d13e6eb1aabb0c3f46965",
+))  # fmt: skip
 _PUT = "Put it into the folder named by ONEPASS_DATA"
+
+
+def _downloads(folder: str, *md5: str) -> tuple[Download, ...]:
+    """Return the idx files in a folder of the web, with the MD5 sums of the compressed files."""
+    return tuple(Download(f"{folder}/{file}", one) for file, one in zip(_IDX, md5, strict=True))
+
+
+def _unpack_electricity(arff: Path, path: Path) -> None:
+    """Convert the file of OpenML to CSV with the classes 1 (up) and 0 (down)."""
+    from scipy.io.arff import loadarff  # noqa: PLC0415  slow, and rarely needed
+
+    rows, _ = loadarff(arff)
+    classes = (rows["class"] == b"UP").astype(float)
+    write([{name: rows[name] for name in _ELEC2[:-1]} | {"class": classes}], path)
 
 
 def _headerless(name: str, title: str, rows: int, d: int, crc: int) -> Entry:
@@ -119,7 +120,11 @@ ENTRIES: dict[str, Entry] = {
             licence="none stated", source="OpenML `electricity`; M. Harries, 1999",
             how="Fetch it with op.stream.fetch('elec2'), or in a shell: onepass data fetch elec2",
             files=("elec2/elec.csv.gz",), form=csv_form(), content=Content(_ELEC2, 0x6edb972f),
-            fetcher=Electricity(_ELEC2),
+            downloads=(Download(
+                "https://openml.org/data/v1/download/2419/electricity.arff",
+                "8ca97867d960ae029ae3a9ac2c923d34",
+            ),),
+            unpack=_unpack_electricity,
         ),
         Entry(
             name="vic-elec", title="Electricity demand of Victoria, every half hour, 2012 to 2014",
@@ -169,10 +174,14 @@ ENTRIES: dict[str, Entry] = {
         Entry(
             name="mnist", title="Handwritten digits: 60,000 to learn, then 10,000 to test",
             rows=70000, task="classification", target=None, licence="none stated",
-            source="Y. LeCun, C. Cortes, C. Burges; OpenML `mnist_784`",
+            source="Y. LeCun, C. Cortes, C. Burges, as distributed by PyTorch",
             how="Fetch it with op.stream.fetch('mnist'), or in a shell: onepass data fetch mnist",
             files=tuple(f"mnist/{file}" for file in _IDX), form=_MNIST.source, content=_MNIST,
-            fetcher=OpenMLImages("mnist_784", 1, _MNIST), fetched="mnist/openml.npz",
+            downloads=_downloads(
+                "https://ossci-datasets.s3.amazonaws.com/mnist",
+                "f68b3c2dcbeaaa9fbdd348bbdeb94873", "d53e105ee54ea40749a09fcbcd1e9432",
+                "9fb629c4189551a2d022fa330f9573f3", "ec29112dd5afa0611ce80d1b7f02629c",
+            ),
         ),
         Entry(
             name="fashion-mnist", title="Pieces of clothing: 60,000 to learn, then 10,000 to test",
@@ -182,7 +191,11 @@ ENTRIES: dict[str, Entry] = {
             "fashion-mnist",
             files=tuple(f"fashion-mnist/{file}" for file in _IDX), form=_FASHION.source,
             content=_FASHION, system="/usr/share/datasets/fashion-mnist",
-            fetcher=OpenMLImages("Fashion-MNIST", 1, _FASHION), fetched="fashion-mnist/openml.npz",
+            downloads=_downloads(
+                "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+                "8d4fb7e6c68d591d4c3dfef9ec88bf0d", "25c81989df183df01b3e8a0aad5dffbe",
+                "bef4ecab320f06d8554ea6380940ec79", "bb300cfdad3c16e7a12a480ee83cd310",
+            ),
         ),
     )
 }  # fmt: skip
@@ -207,29 +220,6 @@ def find_entry(name: str) -> Entry:
             f"op.stream.read for your own files.{did_you_mean(name, names())}"
         )
     return ENTRIES[name]
-
-
-def opened(
-    name: str,
-    cache: str | os.PathLike[str] | None = None,
-    progress: Progress = lambda step, fraction: None,  # noqa: ARG005  no progress
-) -> Source:
-    """Find or fetch a data set, check it, and return its rows.
-
-    Raises
-    ------
-    SourceError
-        If the name is unknown, the set can be neither found nor fetched, or its content is wrong.
-    """
-    known = find_entry(name)
-    return known.opened(known.fetch_paths(cache, progress))
-
-
-Cache = str | os.PathLike[str] | None
-
-
-def _silent(step: str, fraction: float | None) -> None:
-    """Ignore progress."""
 
 
 def datasets(*, cache: Cache = None) -> list[Description]:
@@ -281,7 +271,7 @@ def dataset(name: str, *, block: int | None = None, cache: Cache = None) -> Stre
     (['UA', 'UA', 'AA', 'B6'], np.float64(46.0))
     """
     entry = find_entry(name)
-    source = opened(name, cache)
+    source = entry.opened(entry.fetch_paths(cache))
     choice = ColumnSelection(
         entry.target, entry.time, entry.drop, None, f"op.stream.dataset: {name}"
     )
@@ -316,9 +306,8 @@ def images(name: str, *, cache: Cache = None) -> Images:
         raise SourceError(
             f"`name` must be one of {', '.join(sets)}, got {name!r}, which is a table. "
             f"Use op.stream.dataset({name!r}).",
-            "op.stream.images",
         )
-    return entry.content.read(entry.fetch_paths(cache, _silent))
+    return entry.content.read(entry.fetch_paths(cache))
 
 
 @calling("op.stream.fetch")
@@ -346,7 +335,7 @@ def fetch(name: str, *, cache: Cache = None, progress: Progress | None = None) -
         If the name is unknown, the set cannot be fetched, or its content is wrong.
     """
     entry = find_entry(name)
-    return entry.fetch_paths(cache, progress or _silent)[0].parent
+    return entry.fetch_paths(cache, progress)[0].parent
 
 
 @calling("op.stream.folder")
@@ -370,6 +359,5 @@ def folder(name: str, *, cache: Cache = None) -> Path:
         raise SourceError(
             f"{name} must be in {description.place.parent} or in the folder named by "
             f"ONEPASS_DATA, got no such files. {description.how}.",
-            "op.stream.folder",
         )
     return description.place.parent

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from onepass.errors import (
     join_names,
 )
 from onepass.stream.literals import SKIP_REMEDY
+from onepass.stream.rows import Rows, select_rows
 from onepass.stream.sources import Chunk
 from onepass.types import Array
 from onepass.validation.arrays import is_finite
@@ -32,28 +34,16 @@ _MISSING = ("keep", "skip", "error")
 _BAD_ROWS = ("error", "skip")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Split:
-    """A chunk split into features, targets and times, with a mask of the rows to use.
+class Split(NamedTuple):
+    """The rows of a chunk to use, and those that are skipped, by their position in the source.
 
-    ``gaps`` are the indices of rows with a target that are skipped because a feature is missing.
-    ``bad`` maps the index of a skipped invalid row to its error.
+    ``gaps`` are rows with a target that are skipped because a feature is missing. ``bad`` maps
+    invalid rows to their errors.
     """
 
-    X: Table
-    y: Array | None
-    time: Array | None
-    used: Array
-    gaps: Sequence[int] = ()
-    bad: dict[int, OnepassError] = field(default_factory=dict)
-
-    def after(self, n: int) -> Split:
-        """Return a copy without the first n rows."""
-        y = None if self.y is None else self.y[n:]
-        time = None if self.time is None else self.time[n:]
-        bad = {i - n: why for i, why in self.bad.items() if i >= n}
-        gaps = [i - n for i in self.gaps if i >= n]
-        return Split(self.X[n:], y, time, self.used[n:], gaps, bad) if n else self
+    rows: Rows
+    gaps: list[int]
+    bad: dict[int, OnepassError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,22 +139,29 @@ class ColumnSelection:
         ):
             for name in wanted:
                 if name not in available and not (what == "drop" and _within(name, names)):
-                    raise ColumnError(
-                        f"`{what}` must name a column of the source, which has "
-                        f"{join_names(names)}, got "
-                        f"{name!r}.{did_you_mean(name, names) or ' Check the spelling.'}",
-                        self.where,
-                    )
+                    raise self._unknown(what, name, names)
         read = {*self._features(names), *self._others()}
         return [name for name in names if name in read]
 
-    def split(self, chunk: Chunk, *, gaps: bool = False) -> Split:
-        """Split a chunk into features, targets and times.
+    def split(
+        self,
+        chunk: Chunk,
+        first: int = 0,
+        start: int = 0,
+        place: Callable[[int], str] | None = None,
+        *,
+        gaps: bool = False,
+    ) -> Split:
+        """Split a chunk into features, targets and times of the rows to use.
 
         Parameters
         ----------
         chunk : Chunk
             A chunk whose columns and targets are arrays.
+        first, start : int
+            Position of its first row in the source, and of the first row to use.
+        place : callable, optional
+            Returns the location of a row as text, by its position.
         gaps : bool
             Whether rows of numeric targets are used although a target is missing, NaN.
 
@@ -202,25 +199,16 @@ class ColumnSelection:
                     self.where,
                 )
         features = table.select(self._features(table.names))
+        numbers = np.arange(first, first + chunk.n)
         used[list(chunk.bad)] = False
-        if self.missing != "skip":
-            return Split(features, y, time, used, bad=dict(chunk.bad))
-        holes = used & _gaps(features)
-        return Split(
-            features, y, time, used & ~holes, np.flatnonzero(holes).tolist(), dict(chunk.bad)
-        )
+        used[: max(0, start - first)] = False
+        holes = used & _gaps(features) if self.missing == "skip" else np.zeros(len(used), bool)
+        rows = Rows(features, y, time, first, 0, numbers, place)
+        bad = {first + i: error for i, error in chunk.bad.items() if first + i >= start}
+        return Split(_used_rows(rows, used & ~holes), numbers[holes].tolist(), bad)
 
-    def check(self, split: Split, first: int, located: Callable[[int], str]) -> None:
+    def check(self, split: Split) -> Split:
         """Raise for infinite values, or skip such rows; raise for missing features if required.
-
-        Parameters
-        ----------
-        split : Split
-            The rows. Rows to skip are added to its ``bad`` and removed from its ``used``.
-        first : int
-            The number of its first row.
-        located : callable
-            Returns the location of a row as text, by its number.
 
         Raises
         ------
@@ -229,36 +217,39 @@ class ColumnSelection:
         SourceError
             If ``missing`` is "error" and a feature of a row is missing.
         """
-        for name, column in self._learned(split):
+        rows, bad = split.rows, dict(split.bad)
+        numbers = np.asarray(rows.numbers)
+        finite = np.ones(len(rows), dtype=bool)
+        for name, column in self._learned(rows):
             if is_finite(column):
                 continue
-            for i in np.flatnonzero(np.isinf(column) & split.used).tolist():
+            for i in np.flatnonzero(np.isinf(column) & finite).tolist():
                 error = NotFiniteError(
-                    f"{located(first + i)}, column {name!r} must be finite",
-                    "op.stream.read",
+                    f"{rows.located(i)}, column {name!r} must be finite",
                     got=column[i],
                     remedy=f"Fix the row, or pass {SKIP_REMEDY}.",
                 )
                 if self.bad_rows == "error":
                     raise error
-                split.used[i], split.bad[i] = False, error
-        if self.missing == "error" and (gaps := split.used & _gaps(split.X)).any():
+                finite[i], bad[int(numbers[i])] = False, error
+        rows = _used_rows(rows, finite)
+        if self.missing == "error" and (gaps := _gaps(rows.X)).any():
             i = int(gaps.argmax())
-            name = next(n for n, c in split.X.columns.items() if is_missing(c[i : i + 1])[0])
+            name = next(n for n, c in rows.X.columns.items() if is_missing(c[i : i + 1])[0])
             raise SourceError(
-                f"{located(first + i)}, column {name!r} must have a value, got none. Fill it in, "
+                f"{rows.located(i)}, column {name!r} must have a value, got none. Fill it in, "
                 "or pass missing='skip' (--missing skip) to skip such rows, or missing='keep' "
                 "(--missing impute) to have the model impute it.",
-                "op.stream.read",
             )
+        return Split(rows, split.gaps, bad)
 
-    def _learned(self, split: Split) -> list[tuple[str, Array]]:
+    def _learned(self, rows: Rows) -> list[tuple[str, Array]]:
         """Return the numeric columns of rows to be learned; models check the rows they predict."""
-        if split.y is None and self.bad_rows == "error":
+        if rows.y is None and self.bad_rows == "error":
             return []
-        targets = [] if split.y is None else split.y.T if split.y.ndim > 1 else [split.y]
+        targets = [] if rows.y is None else rows.y.T if rows.y.ndim > 1 else [rows.y]
         names = self.targets or [f"y{j}" for j in range(len(targets))]
-        columns = [*split.X.columns.items(), *zip(names, targets, strict=False)]
+        columns = [*rows.X.columns.items(), *zip(names, targets, strict=False)]
         return [(name, column) for name, column in columns if column.dtype.kind == "f"]
 
     def _features(self, names: Sequence[str]) -> list[str]:
@@ -269,15 +260,18 @@ class ColumnSelection:
     def _others(self) -> list[str]:
         return [*self.targets, *([] if self.time is None else [self.time])]
 
+    def _unknown(self, what: str, name: str, names: Sequence[str], rows: str = "") -> ColumnError:
+        return ColumnError(
+            f"`{what}` must name a column of the source, which has "
+            f"{join_names(names) or 'no columns'}{rows}, got {name!r}."
+            f"{did_you_mean(name, names) or ' Check the spelling.'}",
+            self.where,
+        )
+
     def _picked(self, table: Table, what: str, names: Sequence[str]) -> Table:
         for name in names:
             if name not in table:
-                raise ColumnError(
-                    f"`{what}` must name a column of the source, which has "
-                    f"{join_names(table.names) or 'no columns'} in its first rows, got "
-                    f"{name!r}. Check the spelling.",
-                    self.where,
-                )
+                raise self._unknown(what, name, table.names, " in its first rows")
         return table.select(names)
 
     def _targets(self, targets: Table, *, flat: bool, gaps: bool) -> tuple[Array, Array]:
@@ -303,6 +297,11 @@ class ColumnSelection:
             )
         columns = list(targets.columns.values())
         return (columns[0] if flat else np.column_stack(columns)), used
+
+
+def _used_rows(rows: Rows, used: Array) -> Rows:
+    """Return the rows to use; a view if all are used."""
+    return rows if used.all() else select_rows(rows, used)
 
 
 def _within(name: str, names: Sequence[str]) -> list[str]:

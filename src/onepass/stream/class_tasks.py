@@ -65,19 +65,18 @@ def _sources(
     y: ArrayLike,
     X_test: TableLike | None,
     y_test: ArrayLike | None,
+    by: ArrayLike | None,
+    by_test: ArrayLike | None,
     test_share: float,
     seed: int,
-    context: tuple[str, ArrayLike | None, ArrayLike | None],
 ) -> list[TaskRows]:
     """Check the arguments; return training rows and test rows."""
-    where, by, by_test = context
     if isinstance(y, str) and y_test is None and X_test is not None:
         y_test = y
     if (X_test is None) != (y_test is None):
         raise ParameterError(
             "`X_test` and `y_test` must be given both or not at all, got one of them. "
             "Pass both, or omit both to use a share of the rows for testing.",
-            where,
         )
     learned = _source(X, y, by, "")
     if X_test is None or y_test is None:
@@ -88,7 +87,6 @@ def _sources(
         raise ParameterError(
             "`by_test` must contain the key of each test row if `by` contains the keys of training "
             "rows, got None. Pass it, or name a column that X and X_test share.",
-            where,
         )
     return [learned, _source(X_test, y_test, by if named else by_test, "_test")]
 
@@ -113,6 +111,13 @@ def _source(X: TableLike, y: ArrayLike, by: ArrayLike | None, suffix: str) -> Ta
     if targets.ndim == 1 and targets.dtype.kind != "f":
         targets = labels(targets, len(targets), what=f"y{suffix}")
     key, title = _key(rows, by, len(targets), suffix)
+    if key is not None and key.dtype.kind in "fMO" and (missing := is_missing(key)).any():
+        raise NotFiniteError(
+            f"`by{suffix}` must have a value in each row",
+            got="none",
+            remedy="Drop the row, or fill in its key.",
+            row=int(np.flatnonzero(missing)[0]),
+        )
     return TaskRows(rows, targets, np.arange(len(targets)), key, title)
 
 
@@ -134,42 +139,18 @@ def _key(
     if by is None:
         return None, ""
     if isinstance(by, str):
-        if not isinstance(rows, Table):
-            raise ParameterError(
-                "`by` must be the index of a column, or the key of each row, if rows are an array, "
-                f"which has no column names, got {by!r}. Pass a frame, or the index."
-            )
         return rows[by], by
     if isinstance(by, (int, np.integer)) and not isinstance(by, bool):
-        flat = isinstance(rows, Table) or rows.ndim == 2
         names = rows.names if isinstance(rows, Table) else [f"x{j}" for j in range(rows.shape[1])]
-        if not flat or not -len(names) <= by < len(names):
-            raise ParameterError(
-                f"`by` must be the index of one of the {len(names)} remaining columns "
-                f"of `X{suffix}`, got {by}. Count from 0."
-            )
-        return (rows[names[by]] if isinstance(rows, Table) else rows[:, by]), names[by]
+        name = str(np.array(names)[by])
+        return rows[name] if isinstance(rows, Table) else rows[:, by], name
     key = np.asarray(by)
     if key.shape != (n,):
         raise ShapeError(
             f"`by{suffix}` must be of shape ({n},), a key for each row, got "
             f"{key.shape}. Pass one key per row."
         )
-    if key.dtype.kind == "O":
-        _refuse_kinds(key, suffix)
     return key, "key"
-
-
-def _refuse_kinds(key: Array, suffix: str) -> None:
-    """Raise if keys cannot be sorted: if types are mixed or values are missing."""
-    try:
-        np.sort(key)
-    except TypeError as error:
-        raise LabelError(
-            f"`by{suffix}` must contain a value of one type for each row, got "
-            f"{' and '.join(sorted({type(each).__name__ for each in key.tolist()}))}. "
-            "Drop rows without a key, and convert all keys to one type."
-        ) from error
 
 
 def _split_rows(source: TaskRows, share: float, seed: int) -> list[TaskRows]:
@@ -227,7 +208,7 @@ def _by_domains(
     shuffle: bool,
 ) -> tuple[Task, ...]:
     """Return tasks by ranges or values of the keys."""
-    keys = [_task_keys(source) for source in known]
+    keys = [np.asarray(source.key)[source.rows] for source in known]
     placed, names = _assign_tasks(keys[0], (n_tasks, cuts), known[0].title)
     places = [placed(key) for key in keys]
 
@@ -249,21 +230,6 @@ def _classes(source: TaskRows) -> tuple[str | int, ...]:
     if source.y.dtype.kind == "f" or source.y.ndim > 1:
         return ()
     return tuple(np.unique(source.y[source.rows]).tolist())
-
-
-def _task_keys(source: TaskRows) -> Array:
-    """Return the keys of the rows to use; raise if a key is missing."""
-    key = np.asarray(source.key)[source.rows]
-    missing = is_missing(key) if key.dtype.kind in "fMO" else np.zeros(len(key), dtype=bool)
-    if missing.any():
-        row = int(source.rows[np.flatnonzero(missing)[0]])
-        raise NotFiniteError(
-            "`by` must have a value in each row",
-            got="none",
-            remedy="Drop the row, or fill in its key.",
-            row=row,
-        )
-    return key
 
 
 def _assign_tasks(
@@ -320,9 +286,6 @@ def _value_index(values: Array, key: Array) -> Array:
             f"such rows, or replace the {len(values)} tasks, one per value, by ranges: n_tasks=..."
         )
     return places
-
-
-_WHERE = "op.stream.experiences"
 
 
 @calling("op.stream.experiences")
@@ -426,7 +389,7 @@ def experiences(
     ('x0 < 1.003', 80, 20)
     """
     whole(seed, "seed", low=0)
-    known = _sources(X, y, X_test, y_test, test_share, seed, (_WHERE, by, by_test))
+    known = _sources(X, y, X_test, y_test, by, by_test, test_share, seed)
     if by is None:
         if cuts is not None or by_test is not None:
             raise ParameterError(
@@ -459,13 +422,7 @@ def _groups(
                 "`n_tasks` must be omitted with `groups`, which are the tasks, got "
                 f"{n_tasks}. Omit it."
             )
-        try:
-            return [tuple(sorted(group)) for group in groups]
-        except TypeError as error:
-            raise LabelError(
-                "`groups` must list the classes of each task, all of one type, got "
-                f"{groups!r}. Pass, for example, [(0, 1), (2, 3)]."
-            ) from error
+        return [tuple(sorted(group)) for group in groups]
     if known[0].y.dtype.kind == "f" or known[0].y.ndim > 1:
         raise ParameterError(
             "`by` must define the tasks for real targets, got None. Name a column, or "

@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +29,6 @@ from onepass.stream.sources import BaseSource, Chunk, RawColumn
 __all__ = ["Delimited", "Lines", "ParseErrors", "Records", "skip_unterminated"]
 
 
-_WHERE = "op.stream.read"
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _OTHER_CODES = {
     b"\xff\xfe": "UTF-16",
@@ -129,17 +127,10 @@ class ParseErrors:
 
     def _error(self, what: str, remedy: str) -> SourceError:
         joint = "" if what.startswith("must") else ":"
-        return SourceError(f"{self._source}{joint} {what}", _WHERE, remedy=f"{remedy}.")
+        return SourceError(f"{self._source}{joint} {what}", remedy=f"{remedy}.")
 
 
 _LONGEST = 16 << 20  # bytes; a longer row is a mistake, such as an open quotation mark
-
-
-class _Readable(Protocol):
-    """An object that returns as many bytes as requested, except at its end."""
-
-    def read(self, size: int) -> bytes:
-        """Return the next ``size`` bytes, fewer at the end."""
 
 
 def skip_unterminated(source: str, row: int, leave: int | None) -> bool:
@@ -184,7 +175,7 @@ class Lines:
         return text.rfind(b"\n") + 1
 
     def chunks(
-        self, file: _Readable, first: int, size: int, *, whole: bool = True
+        self, file: Bytes, first: int, size: int, *, whole: bool = True
     ) -> Iterator[tuple[bytes, bool]]:
         """Yield whole rows as text of about ``first``, then ``size`` bytes, or a single longer row.
 
@@ -229,7 +220,6 @@ class Lines:
         """Return the error for a row that exceeds the maximum length."""
         return SourceError(
             f"{self._source} must have rows of at most 16 MiB, got a longer one. {self._remedy}.",
-            "op.stream.read",
         )
 
 

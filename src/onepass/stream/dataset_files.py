@@ -7,57 +7,55 @@ Files are searched for in this order:
 3. the cache: the folder named by ``ONEPASS_CACHE``, or the cache folder of the platform;
 4. the folder of a system package.
 
-Sets of OpenML are fetched by scikit-learn's client, checked, and stored in the cache.
+Some sets can be downloaded, with pooch [1], into the cache.
+
+[1] L. Uieda et al., "Pooch: A friend to fetch your data files", JOSS 5, 2020.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from onepass.errors import SourceError
-from onepass.serialization.atomic import atomic_write
 from onepass.stream.arrow import Parquet
 from onepass.stream.csv import Delimited
 from onepass.stream.dtypes import ColumnTypes
 from onepass.stream.files import File
-from onepass.stream.pictures import ImageChecksums, Images
+from onepass.stream.pictures import ImageChecksums
+from onepass.stream.rows import concatenate_tables
 from onepass.stream.sources import BaseSource, Chunk, Matrix, Source
-from onepass.stream.stream import concatenate_tables
-from onepass.stream.write import write
 from onepass.validation.table import Table
 
 __all__ = [
+    "Cache",
     "Content",
     "DatasetInfo",
     "Description",
-    "Electricity",
+    "Download",
     "Entry",
-    "Fetcher",
     "Form",
-    "OpenMLImages",
     "Ordered",
     "Progress",
     "cache_folder",
     "csv_form",
-    "located",
     "parquet",
     "recording",
 ]
 
 
 _BUNDLED = Path(__file__).parent / "data"
+Cache = str | os.PathLike[str] | None
 
 
-def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
+def cache_folder(cache: Cache = None) -> Path:
     """Return the folder for fetched data sets.
 
     Parameters
@@ -65,47 +63,24 @@ def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
     cache : path, optional
         A folder that takes precedence over the default.
     """
-    if cache is not None:
-        return Path(cache)
-    if named := os.environ.get("ONEPASS_CACHE"):
-        return Path(named)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData/Local")) / "onepass"
-    if sys.platform == "darwin":
-        return Path.home() / "Library/Caches/onepass"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onepass"
+    named = cache or os.environ.get("ONEPASS_CACHE")
+    return Path(named) if named else Path(_pooch().os_cache("onepass"))
 
 
-def _folders(cache: str | os.PathLike[str] | None = None) -> list[Path]:
-    """Return the folders that are searched for files ``set/file``, in order."""
-    named = os.environ.get("ONEPASS_DATA")
-    return [_BUNDLED, *([Path(named)] if named else []), cache_folder(cache)]
+def _pooch() -> Any:
+    """Import pooch, which is slow and rarely needed."""
+    import pooch  # noqa: PLC0415
+
+    pooch.get_logger().setLevel("WARNING")
+    return pooch
 
 
-def located(
-    files: Sequence[str],
-    system: str | None = None,
-    cache: str | os.PathLike[str] | None = None,
-) -> list[Path] | None:
-    """Return the paths of the files of a set, all in one folder, or None.
-
-    Parameters
-    ----------
-    files : sequence of str
-        Relative paths ``set/file``. A file that ends in ``.gz`` may exist in decompressed form.
-    system : str, optional
-        The folder of a system package, which contains the files by name.
-    cache : path, optional
-        The cache to search.
-    """
-    wanted = [[folder / file for file in files] for folder in _folders(cache)]
-    if system is not None:
-        wanted.append([Path(system) / Path(file).name for file in files])
-    for paths in wanted:
-        there = [_packed_or_not(path) for path in paths]
-        if all(path.is_file() for path in there):
-            return there
-    return None
+def _folders(cache: Cache = None) -> Iterator[Path]:
+    """Yield the folders that are searched for files ``set/file``, in order."""
+    yield _BUNDLED
+    if named := os.environ.get("ONEPASS_DATA"):
+        yield Path(named)
+    yield cache_folder(cache)
 
 
 def _packed_or_not(path: Path) -> Path:
@@ -143,16 +118,8 @@ def recording(time: str, *groups: str) -> Form:
     """
 
     def opened(paths: Sequence[Path], name: str) -> Source:
-        try:
-            with np.load(paths[0], allow_pickle=False) as arrays:
-                parts = [arrays[time][:, None], *(arrays[group] for group in groups)]
-        except (OSError, ValueError, KeyError, EOFError, IndexError) as error:
-            raise SourceError(
-                f"{paths[0]} must be a NumPy archive that contains {time!r} and "
-                f"{', '.join(map(repr, groups))}, got one that cannot be read "
-                f"({error}). Export it again.",
-                "op.stream",
-            ) from error
+        with np.load(paths[0], allow_pickle=False) as arrays:
+            parts = [arrays[time][:, None], *(arrays[group] for group in groups)]
         joints = [
             f"{group}{j}"
             for group, part in zip(groups, parts[1:], strict=True)
@@ -191,113 +158,34 @@ class Ordered(BaseSource):
         """Yield all rows in sorted order, as one chunk."""
         del start  # sorting reads all rows
         wanted = None if names is None else [*names, *({self._by} - set(names))]
-        whole = concatenate_tables(tuple(_tables(self._source, wanted, block)))
+        whole = concatenate_tables(list(_tables(self._source, wanted, block)))
         ordered = whole[np.argsort(whole[self._by], kind="stable")]
         chosen = ordered if names is None else ordered.select(names)
         yield Chunk(chosen.columns, len(chosen), fraction=1.0)
 
 
-def _tables(source: Source, names: Sequence[str] | None, block: int) -> Iterator[Table]:
+def _tables(
+    source: Source,
+    names: Sequence[str] | None,
+    block: int,
+    types: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Table]:
     """Yield tables of the rows of a source, converted to column types."""
-    types, seen = ColumnTypes({}, source.located), 0
+    converter, seen = ColumnTypes(types, source.located), 0
     for chunk in source.chunks(names, block):
-        typed = types.convert(chunk, seen)
+        yield converter.convert(chunk, seen).table
         seen += chunk.n
-        yield typed.table
 
 
 Progress = Callable[[str, float | None], None]
 """Called with the name of a step and the completed fraction, in [0, 1], or None if unknown."""
 
 
-class Fetcher(Protocol):
-    """Fetches a data set and writes it in the format of its form."""
+class Download(NamedTuple):
+    """A file to download: its address, and its MD5 sum."""
 
-    def __call__(self, path: Path, progress: Progress) -> None:
-        """Write the set to ``path``.
-
-        Raises
-        ------
-        SourceError
-            If the set cannot be fetched, or its content is wrong.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class OpenMLImages:
-    """Fetches images into one npz file.
-
-    Parameters
-    ----------
-    name, version
-        Name and version of the set in OpenML.
-    pictures : Pictures
-        Its checksums.
-    """
-
-    name: str
-    version: int
-    pictures: ImageChecksums
-
-    def __call__(self, path: Path, progress: Progress) -> None:
-        """Write the images to ``path``."""
-        bunch = _bunch(self.name, self.version, progress)
-        progress("check", 0.8)
-        images = self.pictures.split_images(bunch.data, bunch.target, f"{self.name} of OpenML")
-        progress("write", 0.9)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        arrays = {part: getattr(images, part) for part in Images.__slots__}
-        with atomic_write(path) as draft, draft.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-
-
-@dataclass(frozen=True, slots=True)
-class Electricity:
-    """Fetches New South Wales electricity into a CSV file with classes 1 (up) and 0 (down).
-
-    Parameters
-    ----------
-    columns : tuple of str
-        The columns to store, the class last.
-    """
-
-    columns: tuple[str, ...]
-
-    def __call__(self, path: Path, progress: Progress) -> None:
-        """Write the rows to ``path``."""
-        bunch = _bunch("electricity", 1, progress)
-        progress("write", 0.9)
-        names = [str(name) for name in bunch.feature_names]
-        missing = [name for name in self.columns[:-1] if name not in names]
-        if missing:
-            raise SourceError(
-                f"electricity of OpenML must have the columns {list(self.columns[:-1])}, got "
-                f"{names}. The data set has changed: please report this.",
-                "op.stream.fetch",
-            )
-        data = np.asarray(bunch.data)
-        block = {name: data[:, names.index(name)].astype(float) for name in self.columns[:-1]}
-        block[self.columns[-1]] = (np.asarray(bunch.target).astype(str) == "UP").astype(float)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write([block], path)
-
-
-def _bunch(name: str, version: int, progress: Progress) -> Any:
-    """Fetch a set from OpenML."""
-    from sklearn.datasets import fetch_openml  # noqa: PLC0415  slow, and rarely needed
-
-    progress("download", 0.0)
-    # scikit-learn's own reader needs no pandas, but much more time and memory
-    parser = "pandas" if find_spec("pandas") else "liac-arff"
-    try:
-        return fetch_openml(name, version=version, as_frame=False, parser=parser, cache=False)
-    except (OSError, ValueError) as error:
-        raise SourceError(
-            f"{name} must be fetched from OpenML, got no usable response ({error}). "
-            "Check the connection and try again, or put the files into the folder "
-            "named by ONEPASS_DATA; op.stream.datasets() lists them.",
-            "op.stream.fetch",
-        ) from error
+    url: str
+    md5: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,10 +276,11 @@ class Entry(DatasetInfo):
         Columns that reveal the target, or are irrelevant.
     system : str, optional
         The folder in which a system package installs the files.
-    fetcher : callable, optional
-        Fetches the set from the network.
-    fetched : str, optional
-        The file that the fetcher writes, if other than ``files[0]``.
+    downloads : tuple of Download
+        The files to download, if they are not found; with the names of ``files``, or one that
+        ``unpack`` converts to ``files[0]``.
+    unpack : callable, optional
+        Writes ``files[0]``, its second argument, from the downloaded file, its first argument.
     """
 
     files: tuple[str, ...]
@@ -400,51 +289,76 @@ class Entry(DatasetInfo):
     time: str | None = None
     drop: tuple[str, ...] = ()
     system: str | None = None
-    fetcher: Fetcher | None = None
-    fetched: str | None = None
+    downloads: tuple[Download, ...] = ()
+    unpack: Callable[[Path, Path], object] | None = None
 
-    def describe(self, cache: str | os.PathLike[str] | None = None) -> Description:
+    def describe(self, cache: Cache = None) -> Description:
         """Return a description with the location of the files."""
         paths = self.located(cache)
-        last = _folders(cache)[1]  # the folder of ONEPASS_DATA if set, otherwise the cache
         facts = {fact.name: getattr(self, fact.name) for fact in fields(DatasetInfo)}
         if self.target is None:
             facts["target"] = "label"
-        place = (paths or [last / self.files[0]])[0]
+        if paths is None:
+            folder = Path(os.environ.get("ONEPASS_DATA") or cache_folder(cache))
+            place = folder / self.files[0]
+        else:
+            place = paths[0]
         return Description(**facts, place=place, found=paths is not None)
 
-    def located(self, cache: str | os.PathLike[str] | None = None) -> list[Path] | None:
-        """Return the paths of the files; None if they do not exist."""
-        paths = located(self.files, self.system, cache)
-        if paths is None and self.fetched is not None:
-            paths = located([self.fetched], None, cache)
-        return paths
+    def located(self, cache: Cache = None) -> list[Path] | None:
+        """Return the paths of the files, all in one folder; None if they do not exist.
 
-    def fetch_paths(self, cache: str | os.PathLike[str] | None, progress: Progress) -> list[Path]:
-        """Return the paths of the files, after fetching them if necessary.
+        A file that ends in ``.gz`` may exist in decompressed form.
+        """
+        for candidates in self._candidates(cache):
+            paths = [_packed_or_not(path) for path in candidates]
+            if all(path.is_file() for path in paths):
+                return paths
+        return None
+
+    def _candidates(self, cache: Cache) -> Iterator[list[Path]]:
+        """Yield the paths at which the files may exist, in order."""
+        for folder in _folders(cache):
+            yield [folder / file for file in self.files]
+        if self.system is not None:
+            yield [Path(self.system) / Path(file).name for file in self.files]
+
+    def fetch_paths(self, cache: Cache = None, progress: Progress | None = None) -> list[Path]:
+        """Return the paths of the files, after downloading them if necessary.
 
         Raises
         ------
         SourceError
-            If they do not exist and cannot be fetched.
+            If they do not exist and cannot be downloaded.
         """
         paths = self.located(cache)
         if paths is not None:
             return paths
-        if self.fetcher is None:
+        if not self.downloads:
             raise SourceError(
                 f"{self.name!r} must exist as {', '.join(self.files)} in the folder named by "
                 f"ONEPASS_DATA, got no such file there or in {cache_folder(cache)}. {self.how}."
             )
-        path = cache_folder(cache) / (self.fetched or self.files[0])
-        self.fetcher(path, progress)
-        try:
-            self.opened([path])
-        except SourceError:
-            path.unlink(missing_ok=True)  # otherwise the next call would use the damaged file
-            raise
-        progress("done", 1.0)
-        return [path]
+        paths = [cache_folder(cache) / file for file in self.files]
+        for i, (url, md5) in enumerate(self.downloads):
+            name = url.rpartition("/")[2]
+            if progress is not None:
+                progress(f"download {name}", i / len(self.downloads))
+            try:
+                fetched = _pooch().retrieve(url, f"md5:{md5}", name, paths[0].parent)
+            except (OSError, ValueError) as error:
+                raise SourceError(
+                    f"{url} must be available to fetch {self.name!r}",
+                    got=error,
+                    remedy="Check the connection and try again, or put the files "
+                    f"{', '.join(self.files)} into the folder named by ONEPASS_DATA.",
+                ) from error
+            if self.unpack is not None:
+                self.unpack(Path(fetched), paths[0])
+                Path(fetched).unlink()
+        if progress is not None:
+            progress("done", 1.0)
+        return paths
 
     def opened(self, paths: list[Path]) -> Source:
         """Check the content of these files, and return their rows.
@@ -460,25 +374,18 @@ class Entry(DatasetInfo):
         return source
 
     def _check(self, source: Source, content: Content, path: Path) -> None:
-        columns = source.columns() or []
-        if tuple(columns) != content.columns:
-            raise self._file_error(path, f"the columns {list(content.columns)}", f"{columns}")
         target_names = [self.target] if isinstance(self.target, str) else list(self.target or [])
-        crc, rows = 0, 0
-        for table in _tables(source, target_names, 65536):
-            targets = np.column_stack([table[name] for name in target_names])
-            if targets.dtype.kind != "f":
-                raise self._file_error(path, "numeric targets", "text")
-            crc = zlib.crc32(np.nan_to_num(targets).astype("<f8").tobytes(), crc)
-            rows += len(targets)
-        if rows != self.rows:
-            raise self._file_error(path, f"{self.rows} rows", f"{rows}")
-        if crc != content.crc:
-            raise self._file_error(path, f"targets of CRC-32 {content.crc:#010x}", f"{crc:#010x}")
-
-    def _file_error(self, path: Path, expected: str, got: str) -> SourceError:
-        return SourceError(
-            f"{path} must have {expected}, as {self.name!r} has, got {got}. Delete the "
-            f"file. {self.how}.",
-            "op.stream.dataset",
-        )
+        columns, crc, rows = tuple(source.columns() or ()), 0, 0
+        if columns == content.columns:
+            types = dict.fromkeys(target_names, "number")
+            for table in _tables(source, target_names, 65536, types):
+                targets = np.column_stack([table[name] for name in target_names])
+                crc = zlib.crc32(np.nan_to_num(targets).astype("<f8").tobytes(), crc)
+                rows += len(targets)
+        if (columns, rows, crc) != (content.columns, self.rows, content.crc):
+            raise SourceError(
+                f"{path} must have the columns {list(content.columns)}, {self.rows} rows and "
+                f"targets of CRC-32 {content.crc:#010x}, as {self.name!r} has",
+                got=f"the columns {list(columns)}, {rows} rows and {crc:#010x}",
+                remedy=f"Delete the file. {self.how}.",
+            )

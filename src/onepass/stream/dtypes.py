@@ -254,7 +254,8 @@ class ColumnTypes:
         given = [value for value in column if isinstance(value, (str, int, float))]
         texts = [value if isinstance(value, str) else None for value in column]
         numbers = len(given) - len(texts) + texts.count(None)
-        if 2 * numbers > len(given) or (2 * numbers == len(given) and not _is_text(given[:1])):
+        first_text = not given or isinstance(given[0], str)
+        if 2 * numbers > len(given) or (2 * numbers == len(given) and not first_text):
             shown = next((value for value in given if not isinstance(value, str)), None)
             return "true or false" if isinstance(shown, bool) else "number"
         return infer_form(texts, "quoted", numbers=numbers) or "text"
@@ -312,7 +313,6 @@ class ColumnTypes:
                 expected, shown = "a number within float64", "a number of more than 308 digits"
             return SourceError(
                 f"{place} must be {expected}",
-                "op.stream.read",
                 got=shown,
                 remedy=f"Exclude the column with drop=[{name!r}] (--drop {name}), or pass "
                 f"{SKIP_REMEDY}.",
@@ -323,9 +323,7 @@ class ColumnTypes:
         shown = shown.item() if isinstance(shown, np.generic) else shown
         na = f"na=({value!r},) (--na {value!r}) if it means missing, " if csv else ""
         remedy = self._parser.remedy(name, value, na)
-        return SourceError(
-            f"{place} must be {expected}", "op.stream.read", got=repr(shown), remedy=remedy
-        )
+        return SourceError(f"{place} must be {expected}", got=repr(shown), remedy=remedy)
 
 
 def _majority_array(values: list[Any], form: str | None) -> tuple[Array, list[int]]:
@@ -365,10 +363,6 @@ def _is_empty(column: pa.Array | list[Any]) -> bool:
 def _is_mixed(column: pa.Array | list[Any]) -> bool:
     """Return whether some values of a JSON column are not booleans."""
     return isinstance(column, list) and any(type(v) not in {bool, type(None)} for v in column)
-
-
-def _is_text(values: Sequence[object]) -> bool:
-    return all(isinstance(value, str) for value in values)
 
 
 def _texts(column: RawColumn, typed: Array | None, kind: str) -> pa.Array | list[str | None]:

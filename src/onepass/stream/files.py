@@ -25,10 +25,9 @@ import pyarrow as pa
 
 from onepass.errors import MissingExtraError, SourceError
 
-__all__ = ["Bytes", "File", "Readable", "compression_of", "is_url"]
+__all__ = ["Bytes", "File", "Readable", "is_url"]
 
 
-_WHERE = "op.stream.read"
 _VERSION = ("size", "mtime", "created", "LastModified", "last_modified", "updated", "ETag", "etag")
 _ADDRESS = re.compile(r"^[a-z][a-z0-9+.-]*(://|::)", re.IGNORECASE)
 
@@ -168,17 +167,11 @@ class File:
             raise MissingExtraError(
                 f"{self} requires a package besides fsspec ({missing}). Install it, or "
                 "download the file and pass its path.",
-                _WHERE,
             ) from missing
-        except FileNotFoundError as error:
-            raise SourceError(
-                f"{self} must be a file, got an address without a file. Check the address.", _WHERE
-            ) from error
         except Exception as error:
             raise SourceError(
                 f"{self} must be a readable file, got {type(error).__name__}: "
                 f"{_without_secrets(str(error))}. Check the address and its permissions.",
-                _WHERE,
             ) from error
 
 
@@ -189,32 +182,15 @@ def _without_secrets(address: str) -> str:
 
 
 _UTF8 = b"\xef\xbb\xbf"
-_MARKS: dict[bytes, tuple[str, Callable[[Any], Any]]] = {
-    b"\x1f\x8b": ("gzip", gzip.open),
-    b"BZh": ("bzip2", bz2.open),
-    b"\xfd7zXZ\x00": ("xz", lzma.open),
-    b"\x28\xb5\x2f\xfd": (
-        "Zstandard", lambda file: pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
+_UNPACK: dict[bytes, Callable[[Any], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+    b"\x28\xb5\x2f\xfd": lambda file: pa.CompressedInputStream(
+        pa.PythonFile(file, mode="r"), "zstd"
     ),
-}  # fmt: skip
-
-
-def compression_of(head: bytes) -> str | None:
-    r"""Return the compression indicated by the first bytes of a file.
-
-    Parameters
-    ----------
-    head : bytes
-        At least six bytes.
-
-    Examples
-    --------
-    >>> compression_of(b"BZh91AY"), compression_of(b"a,b\n1,2\n")
-    ('bzip2', None)
-    >>> len(compression_of(b"\x1f\x8b\x08\x00\x00\x00"))
-    4
-    """
-    return next((name for mark, (name, _) in _MARKS.items() if head.startswith(mark)), None)
+}
+"""First bytes of compressed files, and functions that decompress them."""
 
 
 class Bytes:
@@ -238,13 +214,13 @@ class Bytes:
             self._file = source
         text = isinstance(source.read(0), str)
         self._inner: Any = _Buffered(_Encoded(source) if text else source)
-        self.packing: str | None = None
+        self._packed = False
         try:
-            head = self._inner.look(max(map(len, _MARKS)))
-            self.packing = compression_of(head)
-            if self.packing is not None:
-                unpack = next(unpack for name, unpack in _MARKS.values() if name == self.packing)
-                self._inner = _Buffered(unpack(io.BufferedReader(self._inner)))
+            head = self._inner.look(max(map(len, _UNPACK)))
+            for mark, unpack in _UNPACK.items():
+                if head.startswith(mark):
+                    self._packed = True
+                    self._inner = _Buffered(unpack(io.BufferedReader(self._inner)))
             if self.look(len(_UTF8)) == _UTF8:
                 self.read(len(_UTF8))
         except BaseException:
@@ -264,7 +240,7 @@ class Bytes:
 
     def seekable(self) -> IO[bytes]:
         """Return a seekable file of all bytes; a temporary one, if necessary, until ``close``."""
-        if self._file is not None and self.packing is None:
+        if self._file is not None and not self._packed:
             self._file.seek(0)
             return self._file
         if self._spooled is None:
@@ -298,13 +274,10 @@ class Bytes:
         try:
             yield
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-            packed = (
-                "must be complete" if self.packing is None else "must be a complete compressed file"
-            )
+            packed = "must be a complete compressed file" if self._packed else "must be complete"
             raise SourceError(
                 f"{self.name} {packed}, got a truncated or damaged one ({error}). Copy "
                 "or download the file again.",
-                _WHERE,
             ) from error
 
 

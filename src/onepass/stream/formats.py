@@ -40,7 +40,6 @@ __all__ = [
 ]
 
 
-_WHERE = "op.stream.read"
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "arrow")
 SUFFIXES = {
     ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",
@@ -123,7 +122,6 @@ class ReadOptions:
             raise ParameterError(
                 f"`format` must be one of {', '.join(FORMATS)}, got {self.format!r}."
                 f"{did_you_mean(str(self.format), FORMATS) or ' Omit it if the suffix names it.'}",
-                _WHERE,
             )
         mark = self.delimiter
         if mark is not None and (
@@ -132,7 +130,6 @@ class ReadOptions:
             raise ParameterError(
                 "`delimiter` must be one ASCII character other than a quotation mark "
                 f"or a line break, got {mark!r}. Pass, for example, ';' or a tab.",
-                _WHERE,
             )
         if self.format is not None:
             self.check(self.format, self.format)
@@ -150,7 +147,6 @@ class ReadOptions:
             raise ParameterError(
                 f"`{option}` must be omitted unless the source is CSV or TSV, got "
                 f"{self.given[option]!r} for {name}. {_REMEDIES[option]}.",
-                _WHERE,
             )
 
     def passes(self, key: str) -> bool:
@@ -176,7 +172,6 @@ class ReadOptions:
             raise SourceError(
                 f"{file} must have one of the suffixes {', '.join(SUFFIXES)}, for text and Arrow "
                 f"also with {', '.join(PACKED)}, got {suffix or 'none'!r}. {remedy}.",
-                _WHERE,
             )
         return self._source(kind, file, name or file.name)
 
@@ -361,7 +356,6 @@ class FileSequence(BaseSource):
                 f"{file} must have no column {both[0]!r}, the key of a folder on its "
                 "path, got one. Rename the column or the folder, or pass a list of "
                 "paths, whose folders are ignored.",
-                "op.stream.read",
             )
 
     def _check_columns(self, there: list[str] | None, every: list[str] | None, file: File) -> None:
@@ -375,7 +369,6 @@ class FileSequence(BaseSource):
             raise ColumnError(
                 f"{file} must have the columns of {self._files[0][0]}, got "
                 f"{' and '.join(got)}. Fix the file, or exclude it.",
-                "op.stream.read",
             )
 
     def _partition_column(self, name: str, value: str | None, n: int) -> RawColumn:

@@ -97,7 +97,7 @@ class JsonLines(BaseSource):
             opened.close()
 
     def _error(self, error: str) -> SourceError:
-        return SourceError(f"{self.name} must contain {error}.", "op.stream.read")
+        return SourceError(f"{self.name} must contain {error}.")
 
     def _rows(self, text: bytes, line: int, bad: dict[int, OnepassError]) -> list[dict[str, Any]]:
         """Parse lines to objects; store the errors of invalid lines in ``bad``."""
@@ -114,7 +114,6 @@ class JsonLines(BaseSource):
                     why = "nested too deeply" if isinstance(error, RecursionError) else error
                     bad[len(rows)] = SourceError(
                         f"{self.name}: line {number} must be one JSON object in UTF-8",
-                        "op.stream.read",
                         got=f"{shown!r} ({why})",
                         remedy=f"Fix the line, or pass {SKIP_REMEDY}.",
                     )

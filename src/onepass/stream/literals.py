@@ -259,7 +259,6 @@ class TextParser:
             raise TypeMismatchError(
                 f"{where} must contain {noun}, got {at}. Pass {remedy}, or {text} if "
                 "the column is text.",
-                "op.stream.read",
             )
         count = f"{fits:,} of the first {total:,} values are {noun}"
         if what == "zeros":
@@ -274,7 +273,6 @@ class TextParser:
             raise TypeMismatchError(
                 f"{source}: the target {name!r} must contain numbers or labels, got both: {shown}. "
                 f"{advice} all of them are labels; the task is then classification.",
-                "op.stream.read",
             )
         if warn:
             warnings.warn(
@@ -510,7 +508,6 @@ def _check(decimal: str, thousands: str, date_format: str | None) -> None:
         raise ParameterError(
             "`decimal` and `thousands` must be two different characters other than letters, digits "
             f"and signs, got {decimal!r} and {thousands!r}. Pass, for example, ',' and '.'.",
-            "op.stream.read",
         )
     tried = dt.datetime(2001, 2, 3, tzinfo=dt.UTC)
     with suppress(ValueError, TypeError, re.error):
@@ -520,5 +517,4 @@ def _check(decimal: str, thousands: str, date_format: str | None) -> None:
     raise ParameterError(
         "`date_format` must be a strptime format that has a year and a month, got "
         f"{date_format!r}. Pass, for example, '%d/%m/%Y'.",
-        "op.stream.read",
     )

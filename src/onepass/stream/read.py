@@ -40,8 +40,6 @@ from onepass.validation.table import TableLike, is_frame
 
 __all__ = ["find_files", "read"]
 
-_WHERE = "op.stream.read"
-
 
 def _open_source(source: Any, reading: ReadOptions) -> Source:
     """Open the source that the user passed."""
@@ -63,7 +61,6 @@ def _open_source(source: Any, reading: ReadOptions) -> Source:
         raise ParameterError(
             "`format` must be omitted unless the source is a file, got "
             f"{reading.format!r} for {in_memory.name}. Omit it.",
-            _WHERE,
         )
     reading.check(None, in_memory.name)
     return in_memory
@@ -84,7 +81,6 @@ def _in_memory(source: Any, skip: bool) -> Source:  # noqa: FBT001
         "`source` must be a path, a file object, a DataFrame, an array, (X, y) or an "
         f"iterable of rows, got {type(source).__name__}. Collect lazy frames first, and "
         "pass columns as a DataFrame.",
-        _WHERE,
     )
 
 
@@ -126,12 +122,6 @@ def _file(text: str) -> File:
     file = File(text)
     if not file.local:
         return file
-    if file.is_dir():
-        raise SourceError(
-            f"{file} must be a file, got a directory. Pass only the directory, or the "
-            "files that it contains.",
-            _WHERE,
-        )
     if not file.exists():
         known = format_of(file.name) is not None
         sets = "" if known else f" Named data sets are {', '.join(catalogue.names())}."
@@ -139,7 +129,6 @@ def _file(text: str) -> File:
             f"{file} must be a file, got a path that does not exist. Check the path, "
             "which is relative to "
             f"{Path.cwd()}.{sets}{'' if known else did_you_mean(text, catalogue.names())}",
-            _WHERE,
         )
     return file
 
@@ -151,7 +140,6 @@ def _pattern_files(pattern: File) -> tuple[list[FoundFile], str]:
         raise SourceError(
             f"the pattern {pattern} must match at least one file, got none. Check the "
             f"pattern, which is relative to {Path.cwd()}.",
-            _WHERE,
         )
     words = pattern.parts()
     fixed = next(i for i, word in enumerate(words) if any(mark in word for mark in "*?["))
@@ -172,7 +160,6 @@ def _folder_files(folder: File, reading: ReadOptions) -> tuple[list[FoundFile], 
             f"the folder {folder} must contain files of one format "
             f"({', '.join(FORMATS)}), got {got}. Select files by a pattern, such as "
             f'"{folder}/*.parquet".',
-            _WHERE,
         )
     return _ordered(seen, depth, str(folder))
 
@@ -185,7 +172,6 @@ def _ordered(files: Sequence[File], depth: int, name: str) -> tuple[list[FoundFi
         raise SourceError(
             f"all files of {name} must be in folders with the keys of {files[0]}, {keys}, got "
             f"{list(odd.partitions)} for {odd.file}. Move the file, or select files by a pattern.",
-            _WHERE,
         )
     return sorted(found, key=lambda one: natural_key(str(one.file))), name
 
@@ -351,7 +337,7 @@ def read(
         target = known.target if target is None else target
         time = known.time if time is None else time
         drop = (*known.drop, *drop) if columns is None else drop
-        opened: Source = catalogue.opened(source)
+        opened: Source = known.opened(known.fetch_paths())
         reading.check(None, f"the data set {source}")
     else:
         opened = _open_source(source, reading)
@@ -382,7 +368,6 @@ def _header(header: Any) -> bool | tuple[str, ...]:
         raise ParameterError(
             f"`header` must be True, False or the column names, got {header!r}. Pass a "
             "list of names, or False for x0, x1, …",
-            _WHERE,
         )
     return names
 
@@ -406,7 +391,6 @@ def _selection(
                     f"columns of {opened.name} must be "
                     + ("names" if known is None else f"names or indices 0 to {len(known) - 1}")
                     + f", got {name}. Check the columns of the source.",
-                    _WHERE,
                 )
             return known[name]
         return str(name)
@@ -420,7 +404,7 @@ def _selection(
         time=None if time is None else named(time),
         drop=tuple(listed(drop)),
         columns=None if columns is None else tuple(listed(columns)),
-        where=f"{_WHERE}: {opened.name}",
+        where=f"op.stream.read: {opened.name}",
         missing=missing,
         bad_rows=bad_rows,
     )

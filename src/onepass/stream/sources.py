@@ -173,9 +173,6 @@ class BaseSource:
         return f"{self.name}: row {row} (counting from 0)"
 
 
-_WHERE = "op.stream.read"
-
-
 class Matrix(BaseSource):
     """Rows of an array of shape (n, d), with columns x0, x1, … unless named.
 
@@ -203,14 +200,12 @@ class Matrix(BaseSource):
             raise TypeMismatchError(
                 f"the array must be dense, got the sparse {type(X).__name__}. Sparse "
                 "input is not supported; convert with .toarray().",
-                _WHERE,
             )
         array = np.asarray(X)
         if array.ndim != 2:
             raise ShapeError(
                 f"the array must have shape (n, d), got {array.shape}. Reshape it: "
                 "X.reshape(-1, 1) for a single feature.",
-                _WHERE,
             )
         super().__init__(name, array.shape[0], repeatable=True, prefetch=False)
         self._array = array
@@ -255,14 +250,12 @@ class Frame(BaseSource):
             raise ColumnError(
                 f"the columns of the frame must have unique names, got: {error}. Rename "
                 "the columns.",
-                _WHERE,
             ) from error
         for label in self._frame.columns:
             if isinstance(label, tuple):  # a MultiIndex of pandas
                 raise ColumnError(
                     f"the columns of the frame must have names of one level, got {label!r}. Join "
                     "the levels: frame.columns = ['_'.join(map(str, c)) for c in frame.columns].",
-                    _WHERE,
                 )
         super().__init__(name, len(self._frame), repeatable=True, prefetch=False)
 
@@ -320,7 +313,6 @@ class Pair(BaseSource):
             raise ShapeError(
                 f"`y` must have shape ({n},) or ({n}, c), one target for each row of X, "
                 f"got {targets.shape}. Check that X and y come from the same rows.",
-                _WHERE,
             )
         super().__init__(features.name, n, repeatable=True, prefetch=False)
         self._features = features
@@ -398,14 +390,7 @@ class RowIterable(BaseSource):
 def columns_of_dicts(rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[Any]]:
     """Transpose rows given as dicts to columns; absent values are None."""
     names = dict.fromkeys(name for row in rows for name in row)
-    columns = {str(name): [row.get(name) for row in rows] for name in names}
-    if len(columns) < len(names):
-        raise ColumnError(
-            f"column names must be unique after conversion to text, got {list(names)}. "
-            "Rename the duplicates.",
-            "Table",
-        )
-    return columns
+    return {str(name): [row.get(name) for row in rows] for name in names}
 
 
 def _is_pair(row: object) -> bool:
@@ -428,7 +413,6 @@ class _RowSplitter:
             raise TypeMismatchError(
                 f"{self._located(number)} must be {form}, got {type(row).__name__}. Pass all rows "
                 "in one form: dicts, pairs (x, y), or one array of shape (n, d).",
-                _WHERE,
             )
         x, y = row if self.pairs else (row, None)
         if not isinstance(x, Mapping):
@@ -437,7 +421,6 @@ class _RowSplitter:
                 raise ShapeError(
                     f"{self._located(number)}: `x` must be a dict or have shape (d,), "
                     f"got shape {array.shape}. Pass one row at a time.",
-                    _WHERE,
                 )
             x = {f"x{j}": value for j, value in enumerate(array.tolist())}
         return x, {} if y is None else self._targets(y, number)
@@ -451,7 +434,6 @@ class _RowSplitter:
                 f"{self._located(number)}: `y` must be one value per row, or have equal "
                 f"shape in all rows, got {form}{self._form and f' after {self._form}'}. "
                 "Pass the same targets in every row.",
-                _WHERE,
             )
         self._form, self.flat = form, form == "shape ()"
         if isinstance(y, Mapping):

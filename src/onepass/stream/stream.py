@@ -14,230 +14,24 @@ from __future__ import annotations
 import hashlib
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
-from onepass.errors import OnepassError, RowsRefusedWarning, SourceError, public
-from onepass.stream.choice import ColumnSelection, Split
-from onepass.stream.dtypes import ColumnTypes, missing_column
+from onepass.errors import OnepassError, RowsRefusedWarning, SourceError, calling, public
+from onepass.stream.choice import ColumnSelection
+from onepass.stream.dtypes import ColumnTypes
 from onepass.stream.literals import TYPE_NAMES, TextParser
+from onepass.stream.rows import Rebatcher, Rows, concatenate_tables, default_block_size
 from onepass.stream.sources import HEAD_ROWS, Chunk, Source, check_labels, infer_task, prefetch
 from onepass.types import Array
 from onepass.validation import whole
 from onepass.validation.table import Table, is_missing
 
-__all__ = [
-    "Head",
-    "Rebatcher",
-    "Rows",
-    "Stream",
-    "concatenate_tables",
-    "default_block_size",
-    "differences",
-    "setting_differences",
-]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """Consecutive rows of a stream, with their targets.
-
-    Parameters
-    ----------
-    X : Table
-        The features. Missing values are nan, None or NaT.
-    y : ndarray of shape (n,) or (n, c), or None
-        The targets: float64 for numbers, object (of str) for text labels. None if there is no
-        target.
-    time : ndarray of shape (n,), or None
-        Time of each row, if the stream has a column of times.
-    first : int
-        Position of the first row of the block in the source, counted from 0 and including skipped
-        rows. For an empty block: the position of the next row.
-    skipped : int
-        Number of rows skipped since the previous block, up to the last row of this block, because
-        the target or, with ``missing="skip"``, a feature was missing. For the last block of a
-        stream, up to the end of the source, so that the sum of ``len(rows) + rows.skipped`` over
-        all blocks is the number of rows in the source.
-    numbers : ndarray of int of shape (n,), or None
-        Position of each row in the source, counted like ``first``.
-    place : callable or None
-        Returns the location of a row as text, by its position.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from onepass.stream import read
-    >>> speeds, loads = np.arange(10.0)[:, None], np.where(np.arange(10) == 3, np.nan, 1.0)
-    >>> [(len(rows), rows.first, rows.skipped) for rows in read((speeds, loads), block=4)]
-    [(4, 0, 1), (4, 5, 0), (1, 9, 0)]
-    """
-
-    X: Table
-    y: Array | None
-    time: Array | None
-    first: int
-    skipped: int
-    numbers: Array | None = None
-    place: Callable[[int], str] | None = None
-
-    def located(self, i: int) -> str:
-        """Return the location of row ``i`` of the block as text: the file and the row."""
-        if self.numbers is None or self.place is None:
-            return f"row {self.first + i} (counting from 0)"
-        return self.place(int(self.numbers[i]))
-
-    def __len__(self) -> int:
-        return len(self.X)
-
-
-_BYTES = 2 << 20  # bytes of the numbers of a block, to fit in a cache
-_MIN_BLOCK, _MAX_BLOCK = 1024, 8192  # rows
-
-
-def default_block_size(columns: int | None, rows: int | None) -> int:
-    """Return the default number of rows per block; narrow rows have larger blocks.
-
-    A block has fixed costs. Measured from file to report with 3 to 300 columns, the time per row is
-    lowest for blocks of 1 to 4 MiB, and up to twice as long for blocks of 1024 narrow rows. A short
-    source is divided into eight blocks, so that reading and learning overlap.
-
-    Parameters
-    ----------
-    columns : int or None
-        Number of columns to read; None if unknown or if rows may arrive slowly.
-    rows : int or None
-        Number of rows of the source, if known.
-
-    Examples
-    --------
-    >>> [default_block_size(d, None) for d in (3, 20, 100, 5000, None)]
-    [8192, 8192, 2048, 1024, 1024]
-    >>> [default_block_size(3, n) for n in (100, 20_000, 40_000, 80_000)]
-    [1024, 2048, 4096, 8192]
-    """
-    if columns is None:
-        return _MIN_BLOCK
-    fitting = _BYTES // (8 * max(columns, 1))
-    if rows is not None:
-        fitting = min(fitting, rows // 8)
-    fitting = max(fitting, 1)
-    return min(max(1 << (fitting.bit_length() - 1), _MIN_BLOCK), _MAX_BLOCK)
-
-
-class Rebatcher:
-    """Divides chunks into blocks; stores less than one block and one chunk.
-
-    A block is yielded as soon as it is full. Rows without a target are skipped.
-
-    Parameters
-    ----------
-    block : int
-        Number of rows per block.
-    start : int
-        Position of the first added row in the source.
-    place : callable, optional
-        Returns the location of a row as text, by its position.
-    """
-
-    def __init__(
-        self, block: int, start: int = 0, place: Callable[[int], str] | None = None
-    ) -> None:
-        self._place = place
-        self.gaps = 0
-        self._block = block
-        self._parts: list[tuple[Table, Array | None, Array | None]] = []
-        self._numbers: list[Array] = []
-        self._buffered = 0
-        self._first = start
-        self._count_block = start  # rows of the source up to the last block that was yielded
-        self.seen = start
-        self.used = 0
-
-    def add(self, split: Split) -> Iterator[Rows]:
-        """Add rows; yield the blocks that they complete."""
-        used = np.flatnonzero(split.used)
-        start, self.seen = self.seen, self.seen + len(split.used)
-        self.used += len(used)
-        self.gaps += len(split.gaps)
-        at = 0
-        while at < len(used):
-            taken = used[at : at + self._block - self._buffered]
-            at += len(taken)
-            if not self._buffered:
-                self._first, self._parts, self._numbers = start + int(taken[0]), [], []
-            self._numbers.append(start + taken)
-            self._parts.append(_select_rows(split, taken))
-            self._buffered += len(taken)
-            if self._buffered == self._block:
-                yield self._rows(start + int(taken[-1]) + 1)
-        if not self._buffered:
-            self._parts = [_select_rows(split, used[:0])]  # the columns of an empty last block
-            self._numbers = [used[:0]]
-
-    def rest(self) -> Iterator[Rows]:
-        """Yield the last, shorter block, which is empty if it only counts skipped rows."""
-        if self.seen > self._count_block:
-            if not self._buffered:
-                self._first = self.seen
-            yield self._rows(self.seen)
-
-    def _rows(self, upto: int) -> Rows:
-        tables, targets, times = zip(*self._parts, strict=True)
-        skipped = upto - self._count_block - self._buffered
-        rows = Rows(
-            concatenate_tables(tables), _concatenate_optional(targets),
-            _concatenate_optional(times), self._first, skipped,
-            np.concatenate(self._numbers), self._place,
-        )  # fmt: skip
-        self._parts, self._numbers, self._buffered, self._count_block = [], [], 0, upto
-        return rows
-
-
-def _select_rows(split: Split, taken: Array) -> tuple[Table, Array | None, Array | None]:
-    """Select rows of a chunk; the result is a view if they are contiguous."""
-    key: slice | Array = taken
-    if len(taken) == 0:
-        key = slice(0, 0)
-    elif taken[-1] - taken[0] + 1 == len(taken):
-        key = slice(int(taken[0]), int(taken[-1]) + 1)
-    return (
-        split.X[key],
-        None if split.y is None else split.y[key],
-        None if split.time is None else split.time[key],
-    )
-
-
-def concatenate_tables(tables: tuple[Table, ...]) -> Table:
-    """Concatenate tables by rows; columns that a table lacks are missing in its rows."""
-    if len(tables) == 1:
-        return tables[0]
-    names = dict.fromkeys(name for table in tables for name in table.names)
-    n = sum(len(table) for table in tables)
-    columns = {}
-    for name in names:
-        parts = [t.columns[name] if name in t else np.full(len(t), np.nan) for t in tables]
-        columns[name] = _concatenate(parts)
-    return Table(columns, n)
-
-
-def _concatenate_optional(arrays: tuple[Array | None, ...]) -> Array | None:
-    given = [array for array in arrays if array is not None]
-    return None if not given else _concatenate(given)
-
-
-def _concatenate(parts: list[Array]) -> Array:
-    """Concatenate arrays; arrays of only nan are converted to the type of the others."""
-    if len(parts) == 1:
-        return parts[0]
-    if len({part.dtype.kind for part in parts}) > 1:
-        kind = next(p.dtype.kind for p in parts if p.dtype.kind != "f" or not is_missing(p).all())
-        parts = [p if p.dtype.kind == kind else missing_column(kind, len(p)) for p in parts]
-    return np.concatenate(parts)
+__all__ = ["Head", "Stream", "setting_differences"]
 
 
 class Head:
@@ -298,7 +92,7 @@ class Head:
         columns: dict[str, Array] = {}
         for prefix, tables in groups:
             if tables:
-                table = concatenate_tables(tuple(tables))[:rows]
+                table = concatenate_tables(tables)[:rows]
                 columns |= {
                     prefix + name: column
                     for name, column in table.columns.items()
@@ -321,44 +115,6 @@ def _column_digest(column: Array) -> bytes:
     else:
         digest.update((known.astype("<f8") + 0.0).tobytes())  # -0 is 0
     return digest.digest()
-
-
-def differences(
-    then: Mapping[str, Any], now: Mapping[str, Any], head: Head | None = None
-) -> list[str]:
-    """Return the differences between two fingerprints of streams.
-
-    Parameters
-    ----------
-    then, now : dict
-        The stored fingerprint, and that of the current stream.
-    head : Head, optional
-        The first rows of the current stream, to compare only as many rows as the stored fingerprint
-        covers.
-
-    Returns
-    -------
-    differences : list of str
-        One phrase per difference; empty if the fingerprints agree.
-
-    Examples
-    --------
-    >>> differences({"target": "km"}, {"target": "price"})
-    ["its target was 'km' and is 'price'"]
-    >>> len(differences({"target": "km"}, {"target": "km"}))
-    0
-    """
-    rows = int(then.get("rows", 0))
-    if rows > int(now.get("rows", 0)):
-        few = f"it had at least {rows} rows and has {now.get('rows', 0)}"
-        return [*setting_differences(then, now, alike=False), few]
-    columns = now.get("columns", {}) if head is None else head.columns(rows)
-    others = _columns(then.get("columns", {}), columns)
-    found = [*setting_differences(then, now, alike=not others), *others]
-    digest = now.get("digest") if head is None else head.digest(rows)
-    if not found and digest != then.get("digest"):
-        found.append(f"the values in its first {rows} rows differ")
-    return found
 
 
 def setting_differences(
@@ -408,7 +164,7 @@ def setting_differences(
     ]  # fmt: skip
 
 
-def _columns(then: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
+def _column_differences(then: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
     missing = [name for name in then if name not in now]
     new = [name for name in now if name not in then]
     found = [f"its column {name!r} is missing" for name in missing]
@@ -566,6 +322,7 @@ class Stream:
         return self._source.repeatable
 
     @property
+    @calling("op.stream.read")
     def task(self) -> str | None:
         """Task of the targets, "regression" or "classification"; None if there are no targets.
 
@@ -576,7 +333,7 @@ class Stream:
         if self._task is None:
             targets = self._first_targets()
             if isinstance(self.target, str) and self.target not in self._requested_types:
-                place = f"op.stream: {self.name}: the target {self.target!r}"
+                place = f"{self.name}: the target {self.target!r}"
                 check_labels(targets, place, self.target)
             self._task = infer_task(targets) if targets else None
         return self._task
@@ -626,7 +383,15 @@ class Stream:
         >>> len(read(grown, target="km").differences(then))
         1
         """
-        return differences(fingerprint, self.fingerprint, self._first_rows())
+        now, head, rows = self.fingerprint, self._first_rows(), int(fingerprint.get("rows", 0))
+        if rows > head.rows:
+            few = f"it had at least {rows} rows and has {head.rows}"
+            return [*setting_differences(fingerprint, now, alike=False), few]
+        others = _column_differences(fingerprint.get("columns", {}), head.columns(rows))
+        found = [*setting_differences(fingerprint, now, alike=not others), *others]
+        if not found and head.digest(rows) != fingerprint.get("digest"):
+            found.append(f"the values in its first {rows} rows differ")
+        return found
 
     @public
     def cut(self, block: int) -> None:
@@ -653,6 +418,7 @@ class Stream:
         rows = "rows unknown" if self.n_rows is None else f"{self.n_rows} rows"
         return f"<Stream {self.name}: {rows}, target {self.target!r}, block {self.block}>"
 
+    @calling("op.stream.read")
     def __iter__(self) -> Iterator[Rows]:
         return self._iterate(self._blocks(self._next_pass()))
 
@@ -673,7 +439,6 @@ class Stream:
             raise SourceError(
                 f"{self.name} must be iterated only once, since its source cannot be read again, "
                 "got a second iteration. Write the rows to a file to read them again.",
-                "op.stream",
             )
         self._was_started = True
         names = self._names()
@@ -705,6 +470,7 @@ class Stream:
             self._first_targets()
         return self._head or Head()
 
+    @calling("op.stream.read")
     def _first_targets(self) -> list[Array]:
         """Return the first targets; buffer their chunks if the source can be read only once."""
         chunks = self._open_chunks(0) if self.repeatable else self._next_pass()
@@ -713,11 +479,11 @@ class Stream:
         for chunk in chunks:
             looked.append(chunk)
             head.add(chunk)
-            split = self._selection.split(chunk)
-            if split.y is not None:
-                targets.append(split.y[split.used])
-                known += len(targets[-1])
-            if head.full and (split.y is None or known >= HEAD_ROWS):
+            y = self._selection.split(chunk).rows.y
+            if y is not None:
+                targets.append(y)
+                known += len(y)
+            if head.full and (y is None or known >= HEAD_ROWS):
                 break
         if not self.repeatable:
             self._buffered = chain(looked, chunks)
@@ -726,41 +492,44 @@ class Stream:
 
     def _blocks(self, chunks: Iterator[Chunk]) -> Generator[_Block]:
         """Yield each block with the fraction read, and the bad and incomplete rows so far."""
-        rebatcher, seen, bad = Rebatcher(self.block, self.start, self._source.located), 0, 0
+        rebatcher, seen, bad, incomplete = Rebatcher(self.block, self.start), 0, 0, 0
         given, done = self.start, 0.0
         for chunk in chunks:
             first, seen = seen, seen + chunk.n
-            over = max(0, self.start - first)
-            if over < chunk.n:
-                split = self._selection.split(chunk, gaps=self.gaps).after(over)
-                self._selection.check(split, first + over, self._source.located)
+            if seen > self.start:
+                split = self._selection.split(
+                    chunk, first, self.start, self._source.located, gaps=self.gaps
+                )
+                split = self._selection.check(split)
                 places = sorted(split.bad)
                 self._bad += [split.bad[i] for i in places][: _MAX_SHOWN - len(self._bad)]
-                gaps = rebatcher.gaps
-                for rows in rebatcher.add(split):
+                for rows in rebatcher.add(split.rows, seen):
                     given += len(rows) + rows.skipped
-                    upto = given - first - over
-                    counts = bad + bisect_left(places, upto), gaps + bisect_left(split.gaps, upto)
+                    counts = (
+                        bad + bisect_left(places, given),
+                        incomplete + bisect_left(split.gaps, given),
+                    )
                     share = chunk.fraction
                     if share is not None:  # of the rows of a chunk that have been yielded
                         share = done + (share - done) * max(0, given - first) / chunk.n
                     yield rows, share, counts
-                bad += len(places)
+                bad, incomplete = bad + len(places), incomplete + len(split.gaps)
             done = chunk.fraction or 0.0
-        self._check(rebatcher, seen, bad)
+        self._check(rebatcher.used, seen, bad, incomplete)
         for rows in rebatcher.rest():
-            yield rows, 1.0, (bad, rebatcher.gaps)
+            yield rows, 1.0, (bad, incomplete)
 
     def _iterate(self, blocks: Generator[_Block]) -> Iterator[Rows]:
         self.rows_read, self.fraction = self.start, None
         self.bad_rows, self.incomplete_rows, self._bad = 0, 0, []
         try:
-            for block in islice(blocks, 1):
-                yield self._count_block(*block)
-            if self._source.prefetch:  # a stream of one block needs no thread
-                blocks = prefetch(blocks, max(_AHEAD, _MIN_ROWS_AHEAD // self.block))
-            for block in blocks:
-                yield self._count_block(*block)
+            with calling("op.stream.read"):
+                for block in islice(blocks, 1):
+                    yield self._count_block(*block)
+                if self._source.prefetch:  # a stream of one block needs no thread
+                    blocks = prefetch(blocks, max(_AHEAD, _MIN_ROWS_AHEAD // self.block))
+                for block in blocks:
+                    yield self._count_block(*block)
             self.fraction = 1.0
         finally:
             blocks.close()
@@ -780,37 +549,33 @@ class Stream:
         self.fraction, (self.bad_rows, self.incomplete_rows) = fraction, counts
         return rows
 
-    def _check(self, rebatcher: Rebatcher, seen: int, bad: int) -> None:
+    def _check(self, used: int, seen: int, bad: int, incomplete: int) -> None:
+        """Raise if the source has no rows, or none of them can be used."""
         if not seen:
             raise SourceError(
                 f"{self.name} must contain rows, got none. Check that the source is "
                 "complete and the right one.",
-                "op.stream",
             )
         if seen < self.start:
             raise SourceError(
                 f"{self.name} must contain the {self.start:,} rows to skip, got {seen:,}. Check "
                 "that the source is the same, or pass a smaller `start`.",
-                "op.stream",
             )
         if bad == seen:
             self.bad_rows = bad
             raise SourceError(
                 f"{self.name} must contain valid rows, got {seen:,} bad ones, all "
                 f"skipped, the first: {self._bad[0].at(where='', remedy='')}. Check the format.",
-                "op.stream",
             )
-        if not rebatcher.used and not self.start:
-            if rebatcher.gaps:
+        if not used and not self.start:
+            if incomplete:
                 raise SourceError(
                     f"{self.name} must contain complete rows, got a missing value in each of its "
-                    f"{rebatcher.seen} rows that have a target. Drop empty columns, or pass "
+                    f"{seen} rows that have a target. Drop empty columns, or pass "
                     "missing='keep' (--missing impute) to keep such rows.",
-                    "op.stream",
                 )
             which = "they are" if self.target is None else f"the target {self.target!r} is"
             raise SourceError(
                 f"{self.name} must contain targets, but {which} missing in all of its "
-                f"{rebatcher.seen} rows. Pass another target, or None to read only features.",
-                "op.stream",
+                f"{seen} rows. Pass another target, or None to read only features.",
             )

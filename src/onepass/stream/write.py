@@ -25,7 +25,6 @@ from onepass.types import Array
 
 __all__ = ["write", "written_as"]
 
-_WHERE = "op.stream.write"
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _MAX_INTEGER = 2.0**53  # above it, float64 does not represent all integers
 
@@ -183,18 +182,13 @@ def _parquet(blocks: Iterable[Mapping[str, Array]], temporary: Path, path: Path)
                 raise SourceError(
                     f"{path} must have the column types of its first rows, got other "
                     f"types starting at row {rows} ({error}). Write the table as CSV.",
-                    _WHERE,
                 ) from error
             rows += table.num_rows
     finally:
         if writer is not None:
             writer.close()
     if writer is None:
-        raise SourceError(
-            f"{path} must have at least one block, which names its columns, got none. "
-            "Pass an empty block with column names, or write CSV.",
-            _WHERE,
-        )
+        parquet.write_table(pa.table({}), temporary)
     return rows
 
 
