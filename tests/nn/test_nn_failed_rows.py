@@ -157,7 +157,7 @@ def test_other_failures_report_learned_rows() -> None:
     with pytest.raises(MemoryError) as caught:
         net.learn(X, y)
     (note,) = caught.value.__notes__
-    assert note.startswith("ORFit.learn: The error was raised at row 4. 4 of the 30 rows")
+    assert note.startswith("The error was raised at row 4. 4 of the 30 rows")
     assert net.rows_seen_ == 4
 
 

@@ -76,7 +76,7 @@ def evaluation_mode(layers: Iterable[nn.Module]) -> Iterator[None]:
             each.training = True
 
 
-def warn_training_mode(module: nn.Module, where: str, stacklevel: int = 2) -> None:
+def warn_training_mode(module: nn.Module, stacklevel: int = 2) -> None:
     """Warn if a module is in training mode and its outputs depend on the mode."""
     dropouts = [name for name, each in module.named_modules() if each.training and _drops(each)]
     norms = [
@@ -92,7 +92,7 @@ def warn_training_mode(module: nn.Module, where: str, stacklevel: int = 2) -> No
             f"batch normalisation ({norms[0]!r}) uses its running statistics as they are"
         )
     warnings.warn(
-        f"{where}: the module is in training mode, but is evaluated in evaluation mode: "
+        "the module is in training mode, but is evaluated in evaluation mode: "
         f"{' and '.join(effects)}. Its training flag is not changed. Call module.eval() to silence "
         "this warning.",
         ModuleModeWarning,
@@ -223,14 +223,11 @@ class Function:
     module : torch.nn.Module
     selection : Selection
         The parameters that learn.
-    where : str
-        The public call, for messages.
     """
 
-    def __init__(self, module: nn.Module, selection: Selection, where: str) -> None:
+    def __init__(self, module: nn.Module, selection: Selection) -> None:
         self.module = module
         self.selection = selection
-        self.where = where
         self._layers: list[nn.Module] = []
         self._parameters: list[tuple[str, nn.Parameter]] = []
         self.read_module()
@@ -261,8 +258,7 @@ class Function:
                 raise ParameterError(
                     f"the module must keep its original parameters, but {name!r} was "
                     "removed or replaced. Create a new learner for the changed module; "
-                    "to change only values, use copy_().",
-                    self.where,
+                    "to change only values, use copy_()."
                 )
 
     @property
@@ -321,7 +317,7 @@ class Function:
         ----------
         rows : Batch
         """
-        return module_errors(rows, self.where, lambda: self._check_table_indices(rows))
+        return module_errors(rows, lambda: self._check_table_indices(rows))
 
     def gradient_context(self, rows: Batch) -> ExitStack:
         """Context in which gradients are enabled, even if the caller disabled them.
@@ -365,7 +361,6 @@ class Function:
         ParameterError
             If the module writes into its parameters, which are then restored.
         """
-        where = self.where
         watched = _ParameterGuard(self._parameters, self.selection.names)
         before, buffers = self._attributes(), self._buffers()
         lengths = {key: _length(value) for key, (_, value) in before.items()}
@@ -389,8 +384,7 @@ class Function:
             raise ParameterError(
                 "a prediction must not change the module, but its forward writes into the "
                 f"parameter {written[0]!r}. Compute a new tensor in forward, such as "
-                "torch.nn.functional.normalize(self.weight), instead of modifying the parameter.",
-                where,
+                "torch.nn.functional.normalize(self.weight), instead of modifying the parameter."
             )
         return once, twice
 

@@ -1,13 +1,13 @@
 """Jacobian of a module's outputs with respect to the weights that learn.
 
-Row i·c + k of J (n·c, p) is ∂f_k(x_i; w)/∂w. It is computed by one of four methods:
+Row i·c + k of J (n·c, p) is ∂f_k(x_i; w)/∂w. It is computed by one of three methods:
 
-- layers: all rows at once, with backward passes only to the outputs of layers, see (1);
+- layers: all rows, or all outputs of one row, at once, with backward passes only to the outputs of
+  layers, see (1);
 - rows: ``vmap`` over rows, each with c vector-Jacobian products;
-- outputs: row by row, with one forward and one batched backward pass;
 - plain: row by row and output by output, with plain backward passes. This always works.
 
-Each of the first three methods is compared with plain backward passes before it is used. It is
+Each of the first two methods is compared with plain backward passes before it is used. It is
 disabled if it fails, as for modules that branch on data, write in place, or have layers that
 ``vmap`` does not support. Cost: n forward and n·c backward passes, and temporary memory for a
 bounded number of rows of J.
@@ -42,8 +42,7 @@ from torch.func import vjp, vmap
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from onepass.errors import ShapeError
-from onepass.nn.batch import Batch
+from onepass.nn.batch import Batch, refuse_width
 from onepass.nn.function import Function, differentiable_kernels
 from onepass.nn.probe import check_has_gradient, tolerance
 
@@ -257,14 +256,6 @@ _SCRATCH = 2**26
 _SCRATCH_ON_DEVICE = 2**28
 
 
-class _OutputCountMismatch(Exception):  # noqa: N818  caught within onepass.nn
-    """A row has another number of outputs than the row before, for which J was allocated."""
-
-    def __init__(self, c: int) -> None:
-        super().__init__(c)
-        self.c = c
-
-
 class Derivative:
     """Derivatives of a function with respect to the weights that learn.
 
@@ -279,39 +270,38 @@ class Derivative:
     def __init__(self, function: Function, chunk: int | None) -> None:
         self._function = function
         self._trusted: dict[str, bool] = {}
-        self._c: int | None = None
         self._chunk = chunk
         self._bytes_per_row: int | None = None  # bytes saved by the forward pass of a row
         self._derived = False  # whether outputs have had a graph
 
-    def jacobian(self, rows: Batch, room: Callable[[int], Tensor]) -> tuple[Tensor, Tensor]:
+    def jacobian(self, rows: Batch, out: Tensor | None, c: int | None) -> tuple[Tensor, Tensor]:
         """Return the outputs (n, c), and J (n·c, p).
 
         Parameters
         ----------
         rows : Batch
-        room : Callable
-            Allocates J for a number of rows.
+        out : Tensor or None
+            Memory for J, of at least n·c rows; None: new memory.
+        c : int or None
+            Number of outputs per row; None: that of the first row.
+
+        Raises
+        ------
+        ShapeError
+            If a row has another number of outputs.
         """
+        selection, first = self._function.selection, self._function.selection.parameters[0]
         if rows.n == 0:
-            return self._function.outputs(rows), room(0)
-        c = self._c or self._function.outputs(rows[:1]).shape[1]
-        J = room(rows.n * c)
+            return self._function.outputs(rows), first.new_empty((0, selection.p))
+        c = c or self._function.outputs(rows[:1]).shape[1]
+        height = rows.n * c
+        J = first.new_empty((height, selection.p)) if out is None else out[:height]
         at_once = self._rows_per_chunk(rows)
         step = at_once // c if rows.n > 1 and at_once >= 2 * c else 1
-        try:
-            pieces = [
-                self._piece(rows[i : i + step], J[i * c : (i + step) * c], at_once)
-                for i in range(0, rows.n, step)
-            ]
-        except _OutputCountMismatch as other:
-            self._c = other.c
-            try:
-                return self.jacobian(rows, room)
-            except ShapeError:  # the buffer does not fit: keep the former number of outputs
-                self._c = None
-                raise
-        self._c = c
+        pieces = [
+            self._piece(rows[i : i + step], J[i * c : (i + step) * c], at_once)
+            for i in range(0, rows.n, step)
+        ]
         return (pieces[0] if len(pieces) == 1 else torch.cat(pieces)), J
 
     def gradient(self, rows: Batch, v: Tensor | Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
@@ -329,12 +319,6 @@ class Derivative:
             weights = self._function.weights(derive=True)
             out = self._function(weights, rows)
             v = v(out.detach()) if callable(v) else v
-            if v.shape != out.shape:
-                raise ShapeError(
-                    f"`v` must have the shape of the outputs, {tuple(out.shape)}, got "
-                    f"{tuple(v.shape)}. Pass one number for each output.",
-                    self._function.where,
-                )
             if self._has_graph(out, rows):
                 leaves = list(weights.values())
                 found = torch.autograd.grad(out, leaves, v.to(out.dtype), allow_unused=True)
@@ -412,38 +396,18 @@ class Derivative:
             out = self._try_method("layers", lambda: self._by_layers(row, J, at_once), row, J)
             if out is not None:
                 return out
-        batched = several and self._trusted.get("outputs", True)
-        with (
-            self._function.gradient_context(row),
-            self._batched_kernels() if batched else ExitStack(),
-        ):
+        with self._function.gradient_context(row):
             weights = self._function.weights(derive=True)
             out = self._width(self._function(weights, row), c)
             if not self._has_graph(out, row):
                 J.zero_()
                 return out
             leaves = list(weights.values())
-            if several:
-                self._trusted.setdefault("layers", False)
-
-            def outputs_at_once() -> Tensor:
-                for k in range(0, c, at_once):
-                    some = J[k : k + at_once]
-                    v = out.new_zeros((len(some), *out.shape))
-                    v[:, 0, k : k + len(some)].fill_diagonal_(1.0)
-                    found = torch.autograd.grad(
-                        out, leaves, v, retain_graph=True, allow_unused=True, is_grads_batched=True
-                    )
-                    self._write(some, found)
-                return out
-
-            if batched and self._try_method("outputs", outputs_at_once, row, J) is not None:
-                return out.detach()
             for k in range(c):
                 found = torch.autograd.grad(out[0, k], leaves, retain_graph=True, allow_unused=True)
                 self._write(J[k], found)
-            if batched:
-                self._trusted["outputs"] = False
+            if several:
+                self._trusted.setdefault("layers", False)
         return out.detach()
 
     # -- checks of methods ------------------------------------------------------------------------
@@ -460,7 +424,7 @@ class Derivative:
                 if not trusted:
                     warnings.filterwarnings("error", message=".*performance drop.*")
                 out = compute()
-        except (_OutputCountMismatch, torch.OutOfMemoryError):
+        except torch.OutOfMemoryError:
             raise
         except Exception:  # noqa: BLE001  the plain method raises errors of the module
             return None
@@ -540,8 +504,7 @@ class Derivative:
                 J[..., s].view(g.shape).copy_(g.to_dense() if sparse else g)
 
     def _width(self, out: Tensor, c: int) -> Tensor:
-        if out.shape[1] != c:
-            raise _OutputCountMismatch(out.shape[1])
+        refuse_width(out.shape[1], c)
         return out
 
     def _batched_kernels(self) -> ExitStack:

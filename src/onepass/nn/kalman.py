@@ -403,15 +403,6 @@ class PosteriorCovariance:
         """Learn the evidence of another memory: exact for a linear model."""
         return evidence.learned_by(self, w)
 
-    def grown(self, p: int) -> PosteriorCovariance:
-        """Append new weights, whose gradients have been zero so far."""
-        return replace(self, columns=self.columns.grown(p))
-
-    def with_outputs(self, at: Array, c: int) -> PosteriorCovariance:
-        """Return self: the covariance of the weights does not depend on the outputs."""
-        del at, c
-        return self
-
 
 class FilterStep(NamedTuple):
     """Result of a step, not yet applied to the learner."""
@@ -583,9 +574,8 @@ class RandomWalkFilter(Filter):
         decay: float,
         **options: Any,
     ) -> None:
-        where = type(self).__name__
         self.prior = validation.in_range(prior, "prior", above=0.0)
-        self._dynamics = Dynamics(decay, process_noise, where)
+        self._dynamics = Dynamics(decay, process_noise)
         self.process_noise, self.decay = self._dynamics.process_noise, self._dynamics.decay
         super().__init__(module, prior=self.prior, **options)
 
@@ -623,8 +613,6 @@ class Dynamics:
         γ in (0, 1].
     process_noise : float
         ρ >= 0.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -632,14 +620,13 @@ class Dynamics:
         If an argument is out of range.
     """
 
-    def __init__(self, decay: float, process_noise: float, where: str) -> None:
+    def __init__(self, decay: float, process_noise: float) -> None:
         self.decay = validation.in_range(decay, "decay", low=0.0, high=1.0)
         self.process_noise = validation.in_range(process_noise, "process_noise", low=0.0)
         if not self.decay:
             raise ParameterError(
                 "`decay` must be above 0, got 0, which discards everything learned from a row "
-                "before the next. Use 1 for constant weights, or a number just below.",
-                where,
+                "before the next. Use 1 for constant weights, or a number just below."
             )
         self.start: Any = None  # w₀, if needed
 

@@ -60,8 +60,6 @@ from onepass.nn.losses import (
     Watch,
     as_rows,
     check,
-    is_whole,
-    shape_of,
     targets,
     to_predictions,
 )
@@ -170,13 +168,13 @@ class Learner(ABC):
         self.loss = loss
         self.noise = validation.in_range(noise, "noise", low=0.0)
         check(loss, self.noise if self.fits else 1.0)
-        self._objective = Objective(loss, self._where) if callable(loss) else None
+        self._objective = Objective(loss) if callable(loss) else None
         self._loss = "squared" if callable(loss) else str(loss)  # "one_hot" for other classes
         self._watch = Watch()
         self.learns = learns
         self.block_update = bool(block_update)
         self.chunk = chunk
-        self.network = self._network_class(module)(module, learns, chunk=chunk, where=self._where)
+        self.network = self._network_class(module)(module, learns, chunk=chunk)
         self.rows_seen_ = 0
         self.calibration_: Any = None  # (4 + 2 c,) as in onepass.linalg.calibration
         self._outputs: int | None = None
@@ -260,7 +258,7 @@ class Learner(ABC):
             Once, if classes appear after the first 100 rows and all layers learn.
         """
         for rows, labels in pairs(x, y, self.network.device):
-            for _ in self._steps(rows, labels, "learn"):
+            for _ in self._steps(rows, labels):
                 pass
         return self
 
@@ -279,7 +277,7 @@ class Learner(ABC):
         -------
         predictions : Tensor of the shape of y
         """
-        outputs = list(self._steps(x, y, "test_then_train"))
+        outputs = list(self._steps(x, y))
         return self._predictions(torch.cat(outputs)) if outputs else self.predict(x)
 
     @public
@@ -425,7 +423,7 @@ class Learner(ABC):
         """
         current = self.network.outputs(self.network.prepare(x)).double()
         remedy = "Pass the result of `outputs` for these rows from just after they were learned."
-        earlier = numbers(predictions, "predictions", remedy).to(current.device).double()
+        earlier = numbers(predictions, "predictions").to(current.device).double()
         if earlier.ndim < 1 or earlier.numel() != current.numel() or len(earlier) != len(current):
             raise ShapeError(
                 f"`predictions` must contain {current.shape[1]} number(s) for each of "
@@ -580,30 +578,30 @@ class Learner(ABC):
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def _steps(self, x: RowsLike, y: ArrayLike | Tensor, verb: str) -> Iterator[Tensor]:
+    def _steps(self, x: RowsLike, y: ArrayLike | Tensor) -> Iterator[Tensor]:
         """Take the steps; yield the outputs (n, c) before each step."""
-        where = f"{self._where}.{verb}"
         net = self.network
         rows = prepare_rows(net, x)
+        y = numbers(y, "y")
         self._refuse_frozen()
-        n, call = len(rows), Call(net, rows, where)
+        n, call = len(rows), Call(net, rows)
         width = max(self._rows_a_step(n), 1)
         c, like = self._outputs_a_row(call), self._like.to(net.dtype)
         if self._objective is not None and n and not self.rows_seen_:
-            self._loss = "one_hot" if c > 1 and is_whole(y) else "squared"
+            self._loss = "squared" if c == 1 or y.is_floating_point() else "one_hot"
         target = targets(y, n, c, self._loss, like)
         if self._objective is not None and n and not self.rows_seen_:
             first_outputs = net.outputs(rows[:1])
             self._objective.check(first_outputs, target[:1], classes=self._loss != "squared")
         if n > width:
             check_all_rows(call, c)
-        interrupt, before, shape = Interrupt(), self._refused, shape_of(y)
+        interrupt, before = Interrupt(), self._refused
         found = set[str]()
         first = not self.rows_seen_
         for i in range(0, n, width):
             with net.lock, interrupt.held(), plain_mode(net.device, net.p):
                 outputs = self._atomic_step(call, target, i, width)
-                self._shape = shape
+                self._shape = tuple(y.shape[1:])
                 net.columns = rows.columns if first else net.columns
             interrupt.raise_pending()
             self._warn_if_full(5)

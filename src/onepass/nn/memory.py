@@ -48,7 +48,6 @@ class MemoryPlacement(NamedTuple):
         device: str | int | torch.device | None,
         *,
         by_layer: bool,
-        where: str,
     ) -> MemoryPlacement:
         """Parse the arguments of a learner.
 
@@ -57,8 +56,6 @@ class MemoryPlacement(NamedTuple):
         dtype : None, str or torch.dtype
         device : None, str, int or torch.device
         by_layer : bool
-        where : str
-            The public call, for messages.
 
         Raises
         ------
@@ -69,8 +66,7 @@ class MemoryPlacement(NamedTuple):
         if name is not None and name not in _DTYPES:
             raise ParameterError(
                 f"`memory_dtype` must be None or one of {', '.join(_DTYPES)}, got "
-                f"{dtype!r}. Pass None to use the dtype of the module's weights.",
-                where,
+                f"{dtype!r}. Pass None to use the dtype of the module's weights."
             )
         try:
             place = None if device is None else str(torch.device(device))
@@ -79,8 +75,7 @@ class MemoryPlacement(NamedTuple):
         except (RuntimeError, TypeError, AssertionError) as error:
             raise ParameterError(
                 "`memory_device` must be None or a device available to torch, such as 'cpu' or "
-                f"'cuda', got {device!r}. Pass None to use the device of the module's weights.",
-                where,
+                f"'cuda', got {device!r}. Pass None to use the device of the module's weights."
             ) from error
         return cls(name, place, bool(by_layer))
 

@@ -413,16 +413,14 @@ def merge(first: Any, second: Any, rows: object = None) -> None:
     MergeWarning
         If the two parts fit together poorly; the merge is done.
     """
-    where = f"{type(first).__name__}.merge"
     for difference in differences(first, second):
-        raise MergeError(difference, where)
+        raise MergeError(difference)
     if second.memory_ is None:
         return
     if not bool(second._weights.isfinite().all()):  # noqa: SLF001  private state of both learners
         raise NumericalError(
             "the weights of the second learner must be finite, got nan or infinity. "
-            "Restore earlier weights.",
-            where,
+            "Restore earlier weights."
         )
     before = {name: getattr(first, name) for name in first.state_attributes if "." not in name}
     weights = first.network.weights()
@@ -434,7 +432,7 @@ def merge(first: Any, second: Any, rows: object = None) -> None:
             setattr(first, name, value)
         raise
     if message is not None:
-        warnings.warn(f"{where}: {message}", MergeWarning, stacklevel=4)
+        warnings.warn(f"{type(first).__name__}.merge: {message}", MergeWarning, stacklevel=4)
 
 
 def _join(first: Any, second: Any, rows: object) -> str | None:

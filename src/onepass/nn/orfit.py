@@ -190,12 +190,10 @@ class ORFit(Learner):
         self._started_at: str | None = None  # fingerprint of these weights
         self._linear: bool | None = None  # whether the module is linear in its weights
         self._shared: int | None = None  # number of outputs that share directions
-        self._specification = specification(memory)
+        self._specification: Any = specification(memory)
         if self.noise and self._specification == Basis():
             self._specification = Covariance()  # of tensors; P₀ = I
-        placement = MemoryPlacement.of(
-            memory_dtype, memory_device, by_layer=by_layer, where=self._where
-        )
+        placement = MemoryPlacement.of(memory_dtype, memory_device, by_layer=by_layer)
         placement.check_possible(self._specification, self.noise)
         self._split = self._split_over(group, by_layer=bool(by_layer))
         self._stored = self._split.size if self._split else self.network.p  # weights, here
@@ -221,7 +219,7 @@ class ORFit(Learner):
                 f"weights that are split over processes, got memory={self.memory!r}, "
                 f"noise={self.noise:g}, by_layer={by_layer}. Use op.memory.Principal(m)."
             )
-        return ProcessSplit(self.network, group, self._where)
+        return ProcessSplit(self.network, group)
 
     @property
     def inconsistent_rows_(self) -> int:

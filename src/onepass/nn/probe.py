@@ -196,8 +196,7 @@ def check_has_gradient(function: Function, rows: Batch) -> None:
         "outputs that depend on these weights without a derivative: forward, in "
         "evaluation mode, uses torch.no_grad(), torch.inference_mode(), detach(), "
         "item() or numpy(). Remove these calls, or use them only before the layers "
-        "that learn, and select these layers, such as learns='last'.",
-        function.where,
+        "that learn, and select these layers, such as learns='last'."
     )
 
 
@@ -274,8 +273,7 @@ class Probe:
             raise ParameterError(
                 "the module must be deterministic, but two calls with the same row gave different "
                 "outputs in evaluation mode. Disable random layers (F.dropout(..., "
-                "training=self.training)), and store no state between calls.",
-                function.where,
+                "training=self.training)), and store no state between calls."
             )
 
     def _check_rows_independent(self, rows: Batch) -> bool:
@@ -304,8 +302,7 @@ class Probe:
             raise ParameterError(
                 f"`{self._last}='last'` selects the layer registered last, "
                 f"{layer_of(names[-1])!r}, but the layer that produces the outputs is "
-                f"{last!r}. Name the layer to train: {self._last}={last!r}.",
-                function.where,
+                f"{last!r}. Name the layer to train: {self._last}={last!r}."
             )
         return outputs
 

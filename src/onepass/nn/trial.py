@@ -29,13 +29,10 @@ class Call(NamedTuple):
     ----------
     network : Network
     rows : Batch
-    where : str
-        The public call, for messages.
     """
 
     network: Network
     rows: Batch
-    where: str
 
 
 def prepare_rows(network: Network, x: RowsLike) -> Batch:
@@ -77,7 +74,7 @@ def check_all_rows(call: Call, c: int) -> None:
     ShapeError, ModuleError
         If the module rejects a row.
     """
-    network, rows, _where = call
+    network, rows = call
     _check_indices(call)
     bytes_ = sum(each.nbytes for each in rows.tensors) // rows.n
     width = max(1, min(_ROWS, _BYTES // max(bytes_, 1)))
@@ -127,7 +124,7 @@ def _add_row_number(call: Call, error: Exception, i: int, learned: int) -> None:
         error.row = i + (error.row or 0)
         error.remedy = f"{error.remedy} {done}".strip()
     else:
-        error.add_note(f"{call.where}: The error was raised at row {i}. {done}")
+        error.add_note(f"The error was raised at row {i}. {done}")
 
 
 def _check_indices(call: Call) -> None:
@@ -161,7 +158,6 @@ def _raise_module_error(call: Call, error: Exception, i: int, learned: int, n: i
     rows = f" of the rows {i} to {i + n - 1}" if n > 1 else ""
     raise ModuleError(
         f"the module must evaluate each row{rows}",
-        call.where,
         got=_describe(error),
         remedy=_progress(call, learned),
         row=i if n == 1 else None,

@@ -108,7 +108,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
             )
         self._names, self._chosen = list(found), list(found.values())
         last = "projects" if self.projects == "last" else None
-        self._network = Network(self.module, self._names, where=self._where, last=last)
+        self._network = Network(self.module, self._names, last=last)
 
     @property
     def nbytes(self) -> int:
