@@ -571,7 +571,7 @@ def module_errors(batch: Batch, check: Callable[[], None]) -> Iterator[None]:
     except (torch.OutOfMemoryError, OnepassError):
         raise
     except Exception as error:
-        if holds_indices(batch) and isinstance(error, _UNFIT):
+        if isinstance(error, _UNFIT):
             _looked(check)
         refused = _refused(error, batch)
         if refused is not None:

@@ -317,7 +317,7 @@ class Function:
         ----------
         rows : Batch
         """
-        return module_errors(rows, lambda: self._check_table_indices(rows))
+        return module_errors(rows, lambda: self.check_indices(rows))
 
     def gradient_context(self, rows: Batch) -> ExitStack:
         """Context in which gradients are enabled, even if the caller disabled them.
@@ -332,7 +332,7 @@ class Function:
         return stack
 
     def check_indices(self, rows: Batch) -> None:
-        """Check indices into embedding tables before any row is learned.
+        """Check indices into embedding tables; synchronises with an accelerator.
 
         Parameters
         ----------
@@ -343,11 +343,8 @@ class Function:
         ShapeError
         """
         if holds_indices(rows):
-            (self._check_table_indices if self.on_device else self.outputs)(rows)
-
-    def _check_table_indices(self, rows: Batch) -> None:
-        with torch.no_grad():
-            check_table_indices(self.module, rows, lambda part: self(self.weights(), part))
+            with torch.no_grad():
+                check_table_indices(self.module, rows, lambda part: self(self.weights(), part))
 
     def outputs_twice(self, rows: Batch) -> tuple[Tensor, Tensor]:
         """Return outputs of two calls; record whether the module writes buffers or stores values.

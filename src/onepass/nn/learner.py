@@ -66,7 +66,7 @@ from onepass.nn.losses import (
 from onepass.nn.module import Network
 from onepass.nn.saving import save
 from onepass.nn.selection import find_nonfinite
-from onepass.nn.trial import Call, check_all_rows, locate_failure, prepare_rows
+from onepass.nn.trial import check_all_rows, locate_failure, prepare_rows
 from onepass.types import ArrayLike, ArrayOrTensor
 
 __all__ = ["Learner", "full_memory_message"]
@@ -584,9 +584,9 @@ class Learner(ABC):
         rows = prepare_rows(net, x)
         y = numbers(y, "y")
         self._refuse_frozen()
-        n, call = len(rows), Call(net, rows)
+        n = len(rows)
         width = max(self._rows_a_step(n), 1)
-        c, like = self._outputs_a_row(call), self._like.to(net.dtype)
+        c, like = self._outputs_a_row(rows), self._like.to(net.dtype)
         if self._objective is not None and n and not self.rows_seen_:
             self._loss = "squared" if c == 1 or y.is_floating_point() else "one_hot"
         target = targets(y, n, c, self._loss, like)
@@ -594,13 +594,13 @@ class Learner(ABC):
             first_outputs = net.outputs(rows[:1])
             self._objective.check(first_outputs, target[:1], classes=self._loss != "squared")
         if n > width:
-            check_all_rows(call, c)
+            check_all_rows(net, rows, c)
         interrupt, before = Interrupt(), self._refused
         found = set[str]()
         first = not self.rows_seen_
         for i in range(0, n, width):
             with net.lock, interrupt.held(), plain_mode(net.device, net.p):
-                outputs = self._atomic_step(call, target, i, width)
+                outputs = self._atomic_step(rows, target, i, width)
                 self._shape = tuple(y.shape[1:])
                 net.columns = rows.columns if first else net.columns
             interrupt.raise_pending()
@@ -627,30 +627,30 @@ class Learner(ABC):
             )
         self._warn(before)
 
-    def _outputs_a_row(self, call: Call) -> int:
+    def _outputs_a_row(self, rows: Batch) -> int:
         """Return the number of outputs per row: that of earlier calls, or of the first row."""
-        if self._outputs is not None or not call.rows.n:
+        if self._outputs is not None or not rows.n:
             return self._outputs or 1
         try:
-            return int(self.network.outputs(call.rows[:1]).shape[1])
+            return int(self.network.outputs(rows[:1]).shape[1])
         except Exception as error:
-            locate_failure(call, error, 0, 1)
+            locate_failure(self.network, rows, error, 0, 1)
             raise
 
-    def _atomic_step(self, call: Call, target: Tensor, i: int, width: int) -> Tensor:
+    def _atomic_step(self, rows: Batch, target: Tensor, i: int, width: int) -> Tensor:
         """Take the step for rows i to i + width; add the number of learned rows to errors."""
         stored, self._outputs = self._outputs, target.shape[1]
         first, y = self.rows_seen_, target[i : i + width]
         try:
-            outputs = self._step(call.rows[i : i + width], y)
+            outputs = self._step(rows[i : i + width], y)
         except BaseException as error:
             self._outputs = stored
             if isinstance(error, Exception):
-                locate_failure(call, error, i, min(width, call.rows.n - i))
+                locate_failure(self.network, rows, error, i, len(y))
             raise
-        rows = list(calibration.rows(first, len(y))) if self.loss == "one_hot" else []
-        if rows:
-            scores, labels = outputs[rows].double().cpu().numpy(), y[rows].argmax(dim=1)
+        at = list(calibration.rows(first, len(y))) if self.loss == "one_hot" else []
+        if at:
+            scores, labels = outputs[at].double().cpu().numpy(), y[at].argmax(dim=1)
             state = self.calibration_
             state = calibration.start(scores.shape[1]) if state is None else state
             self.calibration_, _ = calibration.updated(state, scores, labels.cpu().numpy())

@@ -278,8 +278,8 @@ def _indicators(tensor: Tensor, n: int, c: int) -> Tensor:
     if tensor.is_floating_point() or tensor.numel() != n:
         raise TypeMismatchError(
             f"`y` must contain one class per row, an integer from 0 to {c - 1}, got "
-            f"{tensor.dtype} of shape {tuple(tensor.shape)}. Encode classes as "
-            "integers, or use loss='squared' for regression."
+            f"{tensor.dtype} of shape {tuple(tensor.shape)}. Encode classes as integers; for "
+            "regression use loss='squared', or gradients='outputs' of an optimizer."
         )
     classes = tensor.reshape(n).long()
     if n and not bool(((classes >= 0) & (classes < c)).all()):

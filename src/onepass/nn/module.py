@@ -224,11 +224,6 @@ class Network:
         return self._function.outputs(self.prepare(x))
 
     @synchronized
-    def check_indices(self, x: RowsLike) -> None:
-        """Check indices into embedding tables; raise ``ShapeError`` if one is out of range."""
-        self._function.check_indices(self.prepare(x))
-
-    @synchronized
     def is_linear(self, x: RowsLike) -> bool | None:
         """Return whether f is linear in w on these rows: see ``probe.linear_in_weights``.
 
