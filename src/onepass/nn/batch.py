@@ -164,12 +164,8 @@ def tensors(tree: object) -> list[Tensor]:
         return [tree]
     if isinstance(tree, Batch):
         return tree.tensors
-    parts = list(tree.values()) if isinstance(tree, Mapping) else tree
     found: list[Tensor] = []
-    if not isinstance(parts, (tuple, list)):
-        return found
-    for part in parts:
-        found += [part] if isinstance(part, torch.Tensor) else tensors(part)
+    map_tensors(tree, found.append)
     return found
 
 

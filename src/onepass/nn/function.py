@@ -319,14 +319,16 @@ class Function:
         """
         return module_errors(rows, lambda: self.check_indices(rows))
 
-    def gradient_context(self, rows: Batch) -> ExitStack:
+    def gradient_context(self, rows: Batch, *, batched: bool = False) -> ExitStack:
         """Context in which gradients are enabled, even if the caller disabled them.
 
         Parameters
         ----------
         rows : Batch
+        batched : bool, default False
+            As in :func:`differentiable_kernels`.
         """
-        stack = differentiable_kernels(self.module)
+        stack = differentiable_kernels(self.module, batched=batched)
         stack.enter_context(torch.enable_grad())
         stack.enter_context(self.module_errors(rows))
         return stack

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -368,7 +368,7 @@ class Derivative:
             return out, vmap(back)(basis)[0]
 
         leaves = rows.tensors
-        with torch.no_grad(), self._batched_kernels():
+        with torch.no_grad(), differentiable_kernels(self._function.module, batched=True):
             weights = self._function.weights()
             out, found = vmap(single_row, in_dims=(None, *(0 for _ in leaves)))(weights, *leaves)
             self._write(J.view(rows.n, c, -1), [found[name] for name in names])
@@ -376,7 +376,7 @@ class Derivative:
 
     def _by_layers(self, rows: Batch, J: Tensor, at_once: int) -> Tensor:
         c = len(J) // rows.n
-        with self._function.gradient_context(rows), self._batched_kernels():
+        with self._function.gradient_context(rows, batched=True):
             weights = self._function.weights(derive=True)
             recorder = LayerRecorder(weights)
             with recorder:
@@ -391,23 +391,26 @@ class Derivative:
         return out.detach()
 
     def _row(self, row: Batch, J: Tensor, at_once: int) -> Tensor:
-        c, several = len(J), len(J) > 1 and at_once > 1
-        if several:
-            out = self._try_method("layers", lambda: self._by_layers(row, J, at_once), row, J)
-            if out is not None:
-                return out
+        """Write the Jacobian of a row into J, and return its outputs."""
+        if len(J) == 1 or at_once == 1:
+            return self._by_output(row, len(J), range(len(J)), J)
+        out = self._try_method("layers", lambda: self._by_layers(row, J, at_once), row, J)
+        if out is None:
+            out = self._by_output(row, len(J), range(len(J)), J)
+            self._trusted.setdefault("layers", False)
+        return out
+
+    def _by_output(self, row: Batch, c: int, chosen: Sequence[int], J: Tensor) -> Tensor:
+        """Write derivatives of chosen outputs of a row, of c, by plain backward passes."""
         with self._function.gradient_context(row):
             weights = self._function.weights(derive=True)
-            out = self._width(self._function(weights, row), c)
+            out, leaves = self._width(self._function(weights, row), c), list(weights.values())
             if not self._has_graph(out, row):
                 J.zero_()
                 return out
-            leaves = list(weights.values())
-            for k in range(c):
+            for k, place in zip(chosen, J, strict=True):
                 found = torch.autograd.grad(out[0, k], leaves, retain_graph=True, allow_unused=True)
-                self._write(J[k], found)
-            if several:
-                self._trusted.setdefault("layers", False)
+                self._write(place, found)
         return out.detach()
 
     # -- checks of methods ------------------------------------------------------------------------
@@ -435,17 +438,11 @@ class Derivative:
 
     def _matches_backward(self, row: Batch, J: Tensor) -> bool:
         """Return whether J (c, p) of a row equals plain backward passes for a few outputs."""
-        with self._function.gradient_context(row):
-            weights = self._function.weights(derive=True)
-            out, leaves = self._function(weights, row), list(weights.values())
-            for k in {0, len(J) // 2, len(J) - 1}:
-                plain = torch.zeros_like(J[0])
-                if self._has_graph(out, row):
-                    found = torch.autograd.grad(out[0, k], leaves, None, True, allow_unused=True)  # noqa: FBT003  retain_graph
-                    self._write(plain, found)
-                if not self._agree(plain, J[k]):
-                    return False
-        return True
+        c = len(J)
+        some = sorted({0, c // 2, c - 1})
+        plain = torch.empty_like(J[: len(some)])
+        self._by_output(row, c, some, plain)
+        return all(self._agree(each, J[k]) for k, each in zip(some, plain, strict=True))
 
     def _has_graph(self, out: Tensor, rows: Batch) -> bool:
         """Return whether outputs have a graph; until then, check that they do not depend on w."""
@@ -503,9 +500,7 @@ class Derivative:
                 sparse = g.layout != torch.strided  # from nn.Embedding(sparse=True)
                 J[..., s].view(g.shape).copy_(g.to_dense() if sparse else g)
 
-    def _width(self, out: Tensor, c: int) -> Tensor:
+    @staticmethod
+    def _width(out: Tensor, c: int) -> Tensor:
         refuse_width(out.shape[1], c)
         return out
-
-    def _batched_kernels(self) -> ExitStack:
-        return differentiable_kernels(self._function.module, batched=True)

@@ -456,7 +456,7 @@ class Filter(Learner):
 
     def _begin(self, c: int) -> Any:
         """Create the prior covariance or precision for c outputs."""
-        return Covariance(self._prior).start(self.network.p, c, self.noise, self._like)
+        return Covariance(self._prior).start(self.network.p, c, self.noise, self.network.like)
 
     @abstractmethod
     def _filter_step(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> FilterStep:
@@ -489,7 +489,7 @@ class Filter(Learner):
         super()._check_restored()
         float(self._inconsistent)
         if self._posterior is not None:
-            self._posterior.variances(self._like.new_zeros(1, self.network.p).T)
+            self._posterior.variances(self.network.like.new_zeros(1, self.network.p).T)
 
     def _learn(self, rows: Batch, e: Tensor, J: Tensor) -> None:
         del rows

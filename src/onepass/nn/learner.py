@@ -28,6 +28,7 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
@@ -206,8 +207,12 @@ class Learner(ABC):
         counts = (self.rows_seen_, self._refused, (self._outputs or 1) - 1)
         if not all(type(each) is int and each >= 0 for each in counts):
             raise ValueError("counts must be non-negative integers")
+        if self.calibration_ is not None:
+            self.calibration_.reshape(4 + 2 * (self._outputs or 0))
         if self._shape is not None:
-            to_predictions(self._loss, self._like.new_zeros(1, self._outputs or 1), self._shape)
+            to_predictions(
+                self._loss, self.network.like.new_zeros(1, self._outputs or 1), self._shape
+            )
         if self._wide is not None:
             self._wide.reshape(self.network.p)  # sharded modules have none
         for names in (self.network.columns or {}).values():
@@ -528,17 +533,12 @@ class Learner(ABC):
     # -- weights ---------------------------------------------------------------------------------
 
     @property
-    def _like(self) -> Tensor:
-        """An empty tensor in the working precision, on the module's device."""
-        return linalg.widened(torch.empty(0, dtype=self.network.dtype, device=self.network.device))
-
-    @property
     def _weights(self) -> Tensor:
         """Weights w (p,) in the working precision, float32 for modules in half precision.
 
         A weight that was changed in the module since the last step is read from the module.
         """
-        w, dtype = self.network.weights(), self._like.dtype
+        w, dtype = self.network.weights(), self.network.like.dtype
         if w.dtype == dtype:
             self._wide = None
             return w
@@ -586,7 +586,7 @@ class Learner(ABC):
         self._refuse_frozen()
         n = len(rows)
         width = max(self._rows_a_step(n), 1)
-        c, like = self._outputs_a_row(rows), self._like.to(net.dtype)
+        c, like = self._outputs_a_row(rows), self.network.like.to(net.dtype)
         if self._objective is not None and n and not self.rows_seen_:
             self._loss = "squared" if c == 1 or y.is_floating_point() else "one_hot"
         target = targets(y, n, c, self._loss, like)
@@ -595,15 +595,14 @@ class Learner(ABC):
             self._objective.check(first_outputs, target[:1], classes=self._loss != "squared")
         if n > width:
             check_all_rows(net, rows, c)
-        interrupt, before = Interrupt(), self._refused
+        before = self._refused
         found = set[str]()
         first = not self.rows_seen_
         for i in range(0, n, width):
-            with net.lock, interrupt.held(), plain_mode(net.device, net.p):
+            with self._exclusively():
                 outputs = self._atomic_step(rows, target, i, width)
                 self._shape = tuple(y.shape[1:])
                 net.columns = rows.columns if first else net.columns
-            interrupt.raise_pending()
             self._warn_if_full(5)
             classes = self._loss != "squared"
             found |= self._watch.findings(outputs, target[i : i + width], classes=classes)
@@ -626,6 +625,14 @@ class Learner(ABC):
                 stacklevel=4,
             )
         self._warn(before)
+
+    @contextmanager
+    def _exclusively(self) -> Iterator[None]:
+        """Context of a step: other threads wait, and an interrupt is raised at its end."""
+        net, interrupt = self.network, Interrupt()
+        with net.lock, interrupt.held(), plain_mode(net.device, net.p):
+            yield
+        interrupt.raise_pending()
 
     def _outputs_a_row(self, rows: Batch) -> int:
         """Return the number of outputs per row: that of earlier calls, or of the first row."""

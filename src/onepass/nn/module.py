@@ -16,6 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from onepass import linalg
 from onepass.nn.batch import Batch, RowsLike, batch
 from onepass.nn.function import (
     Function,
@@ -150,6 +151,11 @@ class Network:
         """The device of the module."""
         return self._selection.parameters[0].device
 
+    @property
+    def like(self) -> Tensor:
+        """An empty tensor in the working precision, float32 for half precision, on the device."""
+        return linalg.widened(torch.empty(0, dtype=self.dtype, device=self.device))
+
     # -- weights ----------------------------------------------------------------------------------
 
     def weights(self) -> Tensor:
@@ -196,13 +202,12 @@ class Network:
         if isinstance(x, Batch):
             return x
         self._function.read_module()
-        dtype = self._function.input_dtype
         with torch.inference_mode(mode=False):  # tensors of inference mode have no derivative
-            rows = batch(x, dtype, self.device, self.columns)
+            rows = batch(x, self._function.input_dtype, self.device, self.columns)
         if not self._warned:
             self._warned = True
             warn_training_mode(self.module, stacklevel=3)
-        return self._probe(rows, dtype)
+        return self._probe(rows)
 
     # -- the function -----------------------------------------------------------------------------
 

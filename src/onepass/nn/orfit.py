@@ -51,12 +51,10 @@ from torch import Tensor
 
 from onepass import linalg
 from onepass.errors import MergeError, ModuleError, NumericalError, ParameterError, public
-from onepass.linalg.interrupt import Interrupt
 from onepass.memory import Basis, NoMemory
 from onepass.memory.choice import specification
 from onepass.memory.principal import ForgettingBound, certified
 from onepass.nn.batch import Batch, RowsLike
-from onepass.nn.function import plain_mode
 from onepass.nn.kalman import Covariance
 from onepass.nn.learner import Learner, full_memory_message
 from onepass.nn.losses import Loss
@@ -313,11 +311,8 @@ class ORFit(Learner):
                 "the weights must not be split over processes, got a learner with "
                 "`group`. Save both, and merge them after op.nn.load in one process."
             )
-        interrupt = Interrupt()
-        net = self.network
-        with net.lock, interrupt.held(), plain_mode(net.device, net.p):
+        with self._exclusively():
             merge(self, other, rows)
-        interrupt.raise_pending()
         self._warn_if_full(3)
         return self
 
@@ -405,7 +400,7 @@ class ORFit(Learner):
         if self._split and rows is not None:  # None: merge, which learns no batch
             self._split.check_equal(self._weights, rows)
         if self._shared:
-            kind, few = self._placement.kind(self._like), self._per_output(c)
+            kind, few = self._placement.kind(self.network.like), self._per_output(c)
             self._memory = few.start(self.network.p // c, 1, self.noise, kind)
         else:
             self._memory = self._start_memory(c)
@@ -414,7 +409,7 @@ class ORFit(Learner):
 
     def _start_memory(self, c: int) -> Any:
         """Return an empty memory, of the weights that this process stores."""
-        given = self._specification, self.network, self.noise, self._stored, c, self._like
+        given = self._specification, self.network, self.noise, self._stored, c, self.network.like
         return self._placement.start_memory(*given)
 
     def _variances(self) -> Any:
@@ -438,7 +433,7 @@ class ORFit(Learner):
         float(self._forgotten + self._inconsistent)
         if self._memory is not None:
             split = getattr(self._memory, "split", None) or self._memory.variances
-            split(self._like.new_zeros(1, self._stored // (self._shared or 1)).T)
+            split(self.network.like.new_zeros(1, self._stored // (self._shared or 1)).T)
 
     def _full_message(self) -> str | None:
         remedy = "Use noise > 0, a smaller memory, or a wider network."

@@ -217,14 +217,12 @@ class Probe:
         self._checked_independent = set[_Kind]()
         self._as_real = set[_Kind]()
 
-    def __call__(self, rows: Batch, dtype: torch.dtype) -> Batch:
+    def __call__(self, rows: Batch) -> Batch:
         """Check the module on some of these rows.
 
         Parameters
         ----------
         rows : Batch
-        dtype : torch.dtype
-            Dtype of the module.
 
         Returns
         -------
@@ -241,13 +239,13 @@ class Probe:
         """
         kind = tuple((each.ndim, each.is_floating_point()) for each in rows.tensors)
         if kind in self._as_real:
-            return self(rows.real(dtype), dtype)
+            return self(rows.real(self._function.input_dtype))
         try:
             self._check(rows, kind)
         except Exception:
             if kind not in self._checked_deterministic and holds_indices(rows):
                 with suppress(Exception):
-                    real = self(rows.real(dtype), dtype)
+                    real = self(rows.real(self._function.input_dtype))
                     self._as_real.add(kind)
                     return real
             raise

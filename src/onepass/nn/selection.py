@@ -167,9 +167,7 @@ def _chosen(
         found = {name for alias, name in aliases if layer_of(alias) == last}
         return tuple(name for name in free if name in found)
     patterns = [learns] if isinstance(learns, str) else learns
-    texts = isinstance(patterns, Iterable) and not isinstance(patterns, Mapping)
-    patterns = list(patterns) if texts else []
-    if not patterns or not all(isinstance(each, str) for each in patterns):
+    if not patterns:
         raise ParameterError(
             "`learns` must be 'all', 'last', or names or patterns of parameters or "
             f"layers, got {learns!r}. The parameters are {join_names(list(named), 20)}."
