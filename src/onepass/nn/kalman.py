@@ -503,10 +503,12 @@ class Filter(Learner):
             finite = bool(self._is_finite(step.w))
         except NumericalError:  # reported together with rows whose gradients are not finite
             finite = False
-        if finite:
-            self._commit(step, w)
-        else:
+        if not finite:
             self._refused = self._refused + len(e)
+            return
+        self._posterior = step.belief
+        self._inconsistent += step.inconsistent_rows
+        self._set_weights(step.w)
 
     def _accepted_rows(self, e: Tensor, J: Tensor) -> tuple[Tensor, Tensor]:
         """Return rows that were not rejected; on an accelerator, rejected rows were set to zero.
@@ -524,13 +526,6 @@ class Filter(Learner):
             informative.to(torch.int8).argsort(descending=True, stable=True)[:count].sort().values
         )
         return e[chosen], J.reshape(n, e.shape[1], -1)[chosen].reshape(-1, J.shape[1])
-
-    def _commit(self, found: FilterStep, before: Tensor) -> None:
-        """Apply a finite step taken from the weights ``before``."""
-        del before
-        self._posterior = found.belief
-        self._inconsistent += found.inconsistent_rows
-        self._set_weights(found.w)
 
     def _full_message(self) -> str | None:
         if self._posterior is None or self._posterior.rank < self.network.p:
@@ -590,13 +585,11 @@ class RandomWalkFilter(Filter):
 
     def _filter_step(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> FilterStep:
         found = self._measurement_update(belief, w, e, J)
+        if self._posterior is None and self._dynamics.decay < 1.0:
+            self._dynamics.start = w.clone()
         decay, added = self._dynamics.over_rows(len(e))
-        new = self._dynamics.decayed(found.w, w, decay)
+        new = self._dynamics.decayed(found.w, decay)
         return found._replace(belief=found.belief.with_process_noise(decay, added), w=new)  # (8)
-
-    def _commit(self, found: FilterStep, before: Tensor) -> None:
-        self._dynamics.record_start(before)
-        super()._commit(found, before)
 
     def _check_restored(self) -> None:
         super()._check_restored()
@@ -628,12 +621,7 @@ class Dynamics:
                 "`decay` must be above 0, got 0, which discards everything learned from a row "
                 "before the next. Use 1 for constant weights, or a number just below."
             )
-        self.start: Any = None  # w₀, if needed
-
-    def record_start(self, w: Tensor) -> None:
-        """Store the initial weights w₀, if needed."""
-        if self.decay < 1.0 and self.start is None:
-            self.start = w.clone()
+        self.start: Any = None  # w₀, with decay
 
     def over_rows(self, n: int) -> tuple[float, float]:
         """Return γⁿ, and the variance added over n rows: ρ (1 + γ² + … + γ²⁽ⁿ⁻¹⁾)."""
@@ -641,12 +629,9 @@ class Dynamics:
         times = float(n) if square == 1.0 else (1.0 - square**n) / (1.0 - square)
         return self.decay**n, self.process_noise * times
 
-    def decayed(self, w: Tensor, before: Tensor, decay: float) -> Tensor:
-        """Return w₀ + decay · (w − w₀); w₀ is ``before`` if no initial weights are stored."""
-        if decay == 1.0:
-            return w
-        start = before if self.start is None else self.start.to(w)
-        return torch.lerp(start, w, decay)
+    def decayed(self, w: Tensor, decay: float) -> Tensor:
+        """Return w₀ + decay · (w − w₀)."""
+        return w if decay == 1.0 else torch.lerp(self.start.to(w), w, decay)
 
 
 register(Role.MEMORY, PosteriorCovariance)

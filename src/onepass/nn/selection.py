@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
-from types import MappingProxyType
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,9 +47,6 @@ class Selection:
     names: tuple[str, ...]
     parameters: tuple[torch.nn.Parameter, ...]
 
-    def __reduce__(self) -> Any:
-        return Selection, (self.names, self.parameters)  # cached properties cannot be copied
-
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """Shape of each parameter."""
@@ -74,7 +69,7 @@ class Selection:
         for name, size in zip(self.names, self.sizes, strict=True):
             found[name] = slice(start, start + size)
             start += size
-        return MappingProxyType(found)
+        return found
 
     @cached_property
     def layers(self) -> Mapping[str, tuple[slice, ...]]:
@@ -86,7 +81,7 @@ class Selection:
                 pieces[-1] = slice(pieces[-1].start, piece.stop)
             else:
                 pieces.append(piece)
-        return MappingProxyType({name: tuple(pieces) for name, pieces in found.items()})
+        return {name: tuple(pieces) for name, pieces in found.items()}
 
 
 def layer_of(name: str) -> str:
