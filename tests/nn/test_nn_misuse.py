@@ -102,8 +102,9 @@ def test_target_overflow_is_refused(kind: str, dtype: str, large: float) -> None
     y[5] = large
     net = KINDS[kind](network(getattr(torch, dtype)))
     before = weights(net)
-    with pytest.raises(NotFiniteError, match=rf"{dtype}, got .* row 5\..* scale y:"):
+    with pytest.raises(NotFiniteError, match="scale y") as raised:
         net.learn(X, y)
+    assert (raised.value.argument, raised.value.row) == ("y", 5)
     np.testing.assert_array_equal(weights(net), before)
     assert (net.rows_seen_, net.rows_refused_) == (0, 0)
 

@@ -30,7 +30,6 @@ from onepass.validation import matrix, torch_compatible
 from onepass.validation.table import Table, TableLike, is_frame
 
 __all__ = [
-    "SHAPED",
     "Batch",
     "RowsLike",
     "as_matrix",
@@ -164,8 +163,12 @@ def tensors(tree: object) -> list[Tensor]:
         return [tree]
     if isinstance(tree, Batch):
         return tree.tensors
+    parts = list(tree.values()) if isinstance(tree, Mapping) else tree
     found: list[Tensor] = []
-    map_tensors(tree, found.append)
+    if not isinstance(parts, (tuple, list)):
+        return found
+    for part in parts:
+        found += [part] if isinstance(part, torch.Tensor) else tensors(part)
     return found
 
 
@@ -452,12 +455,6 @@ def _watch(name: str, first: int, n: int) -> Callable[..., None]:
     return check
 
 
-SHAPED = (
-    "Pass rows of the same shape; if a row has one output per step, truncate or pad all rows to "
-    "the same number of steps, or return only the last output."
-)
-"""Remedy for a different number of outputs per row."""
-
 _CALL = re.compile(r"forward\(\) (got|missing|takes)")
 _PLACES = re.compile(r"out of (range|bounds)|valid range")
 _RAISED = "the module raised this when it was given"
@@ -521,7 +518,8 @@ def refuse_width(found: int, c: int) -> None:
     if found != c:
         raise ShapeError(
             f"the module must return {c} output(s) per row, as when first learned, got "
-            f"{found}. {SHAPED}"
+            f"{found}. Pass rows of the same shape; if a row has one output per step, truncate or "
+            "pad all rows to the same number of steps, or return only the last output."
         )
 
 

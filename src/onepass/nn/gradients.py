@@ -15,7 +15,7 @@ For outputs f (c) of a row of class y, orthogonal gradient descent stores ([1], 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 GradientsName: TypeAlias = Literal["logit", "outputs", "average"]
-GRADIENTS = ("logit", "outputs", "average")
+GRADIENTS = get_args(GradientsName)
 
 _AT_ONCE = 128  # gradients added to a memory together, with one SVD
 

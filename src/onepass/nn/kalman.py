@@ -593,7 +593,7 @@ class RandomWalkFilter(Filter):
 
     def _check_restored(self) -> None:
         super()._check_restored()
-        if self._dynamics.start is not None:
+        if self._posterior is not None and self._dynamics.decay < 1.0:
             self._dynamics.start.reshape(self.network.p)
 
 

@@ -35,7 +35,7 @@ are unchanged.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
@@ -64,7 +64,7 @@ __all__ = [
 
 LossName: TypeAlias = Literal["squared", "one_hot", "cross_entropy"]
 Loss: TypeAlias = LossName | Callable[[Tensor, Tensor], Tensor]
-LOSSES = ("squared", "one_hot", "cross_entropy")
+LOSSES = get_args(LossName)
 
 _LEAST = 1e-12  # min probability, second derivative and size of errors in divisions
 
