@@ -79,8 +79,8 @@ def row_gradients(
     ----------
     network : Network
     rows : Batch
-    y : Tensor of shape (n, c)
-        One-hot classes; for ``"logit"`` only.
+    y : Tensor of shape (n, c), or None
+        Targets; for ``"logit"`` one-hot classes.
     gradients : {"logit", "outputs", "average"}
     at : sequence of int, optional
         Indices of rows, in this order.
@@ -94,7 +94,8 @@ def row_gradients(
     """
     if gradients == "outputs":
         parts = [rows] if at is None else [rows[i] for i in at]
-        computed = torch.cat([network.jacobian(part)[1] for part in parts])
+        c = None if y is None else y.shape[1]
+        computed = torch.cat([network.jacobian(part, c=c)[1] for part in parts])
     else:
         # one backward pass per row; the Jacobian of all c outputs would cost c times as much
         chosen = range(len(rows)) if at is None else at
