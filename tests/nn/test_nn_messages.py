@@ -107,7 +107,7 @@ def test_methods_of_other_learners_name_replacement(net: Any) -> None:
 
 
 def test_load_with_swapped_arguments() -> None:
-    with pytest.raises(TypeMismatchError, match=r"got the module Sequential.*load\(path, module\)"):
+    with pytest.raises(TypeError, match="not Sequential"):
         op.nn.load(mlp(), "net.onepass")
 
 
@@ -122,11 +122,11 @@ def test_after_task_error_names_batch(kind: str) -> None:
         optimizer.after_task(batches)
     with pytest.raises(NotFiniteError, match=r"after_task: .*nan in row 26"):
         optimizer.after_task((x, y))
-    with pytest.raises(ShapeError, match=r"batch 1 of `loader`: `y` .*each of 10 rows, got 9"):
-        optimizer.after_task([batches[0], (X[:10], y[:9])])
     with pytest.raises(ShapeError, match=r"after_task: .*got float32 \(12, 5\)"):
         optimizer.after_task((torch.randn(12, 5), y[:12]))
-    if kind == "OrthogonalGradient":
+    if kind == "OrthogonalGradient":  # GPM ignores y
+        with pytest.raises(ShapeError, match=r"batch 1 of `loader`: `y` .*each of 10 rows, got 9"):
+            optimizer.after_task([batches[0], (X[:10], y[:9])])
         with pytest.raises(
             LabelError, match=r"batch 1 of `loader`: .*classes from 0 to 2, .*got 3"
         ):

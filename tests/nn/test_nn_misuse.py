@@ -17,7 +17,6 @@ from onepass.errors import (
     NumericalError,
     ParameterError,
     ShapeError,
-    TypeMismatchError,
 )
 from onepass.nn.function import Function
 from onepass.serialization import archive
@@ -103,8 +102,9 @@ def test_target_overflow_is_refused(kind: str, dtype: str, large: float) -> None
     y[5] = large
     net = KINDS[kind](network(getattr(torch, dtype)))
     before = weights(net)
-    with pytest.raises(NotFiniteError, match=rf"{dtype}, got .* row 5\..* scale y:"):
+    with pytest.raises(NotFiniteError, match="scale y") as raised:
         net.learn(X, y)
+    assert (raised.value.argument, raised.value.row) == ("y", 5)
     np.testing.assert_array_equal(weights(net), before)
     assert (net.rows_seen_, net.rows_refused_) == (0, 0)
 
@@ -329,15 +329,12 @@ def test_memory_device_must_hold_values(place: Any) -> None:
         op.nn.ORFit(network(), memory_device=place)
 
 
-def test_meta_targets_are_refused() -> None:
-    with pytest.raises(TypeMismatchError, match="device 'meta'"):
-        op.nn.ORFit(network()).learn(stream()[0], torch.zeros(16, device="meta"))
-
-
 def test_module_created_in_inference_mode_is_refused() -> None:
     with torch.inference_mode():
         module = network()
-    with pytest.raises(ParameterError, match=r"'0\.weight' was not"):
-        op.nn.ORFit(module)
+    net = op.nn.ORFit(module)
+    with pytest.raises(RuntimeError, match="outside InferenceMode"):
+        net.learn(*stream())
+    assert (net.rows_seen_, net.memory_) == (0, None)
     copied = op.nn.ORFit(copy.deepcopy(module)).learn(*stream())
     np.testing.assert_array_equal(weights(copied), weights(op.nn.ORFit(network()).learn(*stream())))

@@ -365,7 +365,7 @@ def test_foreign_states_change_nothing() -> None:
     for key in ("memory", "names", "tasks"):
         damaged = optimizer.state_dict()
         del damaged["onepass"][key]
-        with pytest.raises(CheckpointError, match=f"must contain {key}"):
+        with pytest.raises(CheckpointError, match=key):
             optimizer.load_state_dict(damaged)
     damaged = optimizer.state_dict()
     damaged["onepass"]["memory"]["tree"]["@"] = "System"

@@ -86,7 +86,7 @@ def test_lemma_1_projected_step_preserves_past_predictions(c: int) -> None:
     any_vector = torch.randn(40, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     free = net.memory_.columns.split(any_vector).outside[:, 0]
     for eta in (1e-3, 1.0, 50.0):
-        net.network.move(-eta * free)
+        net.network.set_weights(net.network.weights() - eta * free)
         torch.testing.assert_close(net.outputs(x), before, rtol=0, atol=1e-10 * max(eta, 1.0))
 
 

@@ -149,25 +149,25 @@ def test_drift(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("predictions", "error", "words"),
+    ("predictions", "error"),
     [
-        (None, TypeMismatchError, "must contain numbers, got NoneType"),
-        ("text", TypeMismatchError, "must contain numbers, got <U4"),
-        ([None] * 4, TypeMismatchError, "must contain numbers, got object"),
-        ({1: 2.0}, TypeMismatchError, "must contain numbers, got dict"),
-        ([[1.0], [1.0, 2.0], [1.0], [1.0]], ShapeError, "rows of several lengths"),
-        ([torch.ones(1), torch.ones(2)], ShapeError, "rows of several lengths"),
-        (np.full((4, 1), 1j), TypeMismatchError, "must contain real numbers"),
-        (torch.ones(4, 1, device="meta"), TypeMismatchError, "device 'meta'"),
-        (np.array([[1.0], [np.nan], [1.0], [np.inf]]), NotFiniteError, "must be finite"),
-        (3.0, ShapeError, r"for each of 4 rows, got shape \(\)"),
+        (None, TypeMismatchError),
+        ("text", TypeMismatchError),
+        ([None] * 4, TypeMismatchError),
+        ({1: 2.0}, TypeMismatchError),
+        ([[1.0], [1.0, 2.0], [1.0], [1.0]], ShapeError),
+        ([torch.ones(1), torch.ones(2)], ShapeError),
+        (np.full((4, 1), 1j), TypeMismatchError),
+        (np.array([[1.0], [np.nan], [1.0], [np.inf]]), NotFiniteError),
+        (3.0, ShapeError),
     ],
 )
-def test_drift_with_invalid_predictions(predictions: Any, error: Any, words: str) -> None:
+def test_drift_with_invalid_predictions(predictions: Any, error: Any) -> None:
     X, Y = stream()
     net = op.nn.ORFit(network(), memory=8).learn(X[:4], Y[:4])
-    with pytest.raises(error, match=rf"^ORFit\.drift: `predictions` .*{words}"):
+    with pytest.raises(error) as raised:
         net.drift(X[:4], predictions)
+    assert (raised.value.where, raised.value.argument) == ("ORFit.drift", "predictions")
 
 
 # -- invalid inputs ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onepass as op
-from onepass.errors import MemoryFullWarning, MergeError, ModuleError
+from onepass.errors import MemoryFullWarning, ModuleError
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -156,21 +156,19 @@ def test_outputs_must_remain_those_of_the_layer() -> None:
     assert torch.equal(net.network.weights(), before)
 
 
-def test_file_without_shared_directions_continues_and_merges(
+def test_file_without_shared_directions_continues(
     tmp_path: Path,
 ) -> None:
     torch.manual_seed(3)
     module, X, y = Head(4, 3), torch.randn(6, 3), torch.randn(6, 3)
-    shared, plain = pair(module, memory=6)
+    _, plain = pair(module, memory=6)
     old = op.nn.ORFit(copy.deepcopy(module), memory=6, learns="last")
     old._per_output = lambda _: None
-    for net in (shared, plain, old):
+    for net in (plain, old):
         net.learn(X[:2], y[:2])
     old.save(tmp_path / "old.onepass")
     old = op.nn.load(tmp_path / "old.onepass", copy.deepcopy(module)).learn(X[2:], y[2:])
     assert torch.equal(old.network.weights(), plain.learn(X[2:], y[2:]).network.weights())
-    with pytest.raises(MergeError, match="must store directions in the same form"):
-        shared.merge(old)
 
 
 def test_shared_directions_save_memory() -> None:

@@ -30,7 +30,6 @@ from onepass.validation import matrix, torch_compatible
 from onepass.validation.table import Table, TableLike, is_frame
 
 __all__ = [
-    "SHAPED",
     "Batch",
     "RowsLike",
     "as_matrix",
@@ -81,20 +80,12 @@ class Batch:
         return self.n
 
     def __getitem__(self, at: int | slice | Tensor) -> Batch:
-        """Select rows by an index, a slice, or a tensor of indices or booleans."""
+        """Select rows by an index, a slice with step 1, or a tensor of indices or booleans."""
         if isinstance(at, int):
-            if not -self.n <= at < self.n:
-                raise IndexError(f"row {at} of {self.n}")
-            at = slice(at % self.n, at % self.n + 1)
-        if isinstance(at, slice):
-            i, j, step = at.indices(self.n)
-            if step != 1:
-                raise ShapeError(
-                    f"a slice of rows must have step 1, got {step}. Select rows with batch[i:j].",
-                    "op.nn",
-                )
-            if i == 0 and j == self.n:
-                return self
+            i = range(self.n)[at]
+            at = slice(i, i + 1)
+        if isinstance(at, slice) and at.indices(self.n) == (0, self.n, 1):
+            return self
         leaves = [each[at] for each in self.tensors]
         return self.with_tensors(leaves, len(leaves[0]))
 
@@ -211,13 +202,7 @@ def batch(
         If a number is nan or infinite.
     """
     if isinstance(x, list) and _numeric(x):
-        try:
-            x = np.asarray(x)
-        except ValueError as error:
-            raise ShapeError(
-                "`x` must have as many numbers in each row, got rows of several "
-                "lengths. Pass an array of shape (n, …), padded if necessary."
-            ) from error
+        x = _array(x, "x")
     reader = _Reader(dtype, device, columns or {})
     tree = reader.read(x, "x")
     n = _agreed(reader.found)
@@ -249,11 +234,6 @@ class _Reader:
         self.found: list[tuple[str, Any]] = []
 
     def read(self, x: Any, path: str) -> Any:
-        if isinstance(x, torch.nn.utils.rnn.PackedSequence):
-            raise TypeMismatchError(
-                f"`{path}` must be a tensor whose first axis counts rows, got a PackedSequence. "
-                "Pass padded rows and their lengths, and pack them in `forward`."
-            )
         if isinstance(x, Mapping):
             return {key: self.read(each, f"{path}[{key!r}]") for key, each in x.items()}
         if isinstance(x, (tuple, list)):
@@ -269,17 +249,14 @@ class _Reader:
         if isinstance(x, torch.Tensor):
             tensor = self._placed(x, path)
         else:
-            tensor = torch.from_numpy(self._array(x, path)).to(self.device)
+            named = isinstance(x, Table) or is_frame(x)
+            array = self._by_name(x, path) if named else _array(x, path)
+            tensor = torch.from_numpy(torch_compatible(array)).to(self.device)
         if tensor.is_complex():
             return tensor.to(_COMPLEX.get(self.dtype, torch.complex64))
         return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
 
     def _placed(self, x: Tensor, path: str) -> Tensor:
-        if x.layout != torch.strided or x.is_quantized or x.is_nested:
-            raise TypeMismatchError(
-                f"`{path}` must be a dense tensor, got one that is sparse, nested or quantized. "
-                "Convert it with to_dense(), to_padded_tensor() or dequantize()."
-            )
         if x.device != self.device:
             raise TypeMismatchError(
                 f"`{path}` must be on {self.device}, the device of the module, got a "
@@ -287,17 +264,6 @@ class _Reader:
             )
         # tensors created in inference_mode cannot take part in autograd, but copies can
         return x.clone() if x.is_inference() else x.detach()
-
-    def _array(self, x: TableLike, path: str) -> Array:
-        if isinstance(x, Table) or is_frame(x):
-            return torch_compatible(self._by_name(x, path))
-        try:
-            array = np.asarray(x)
-        except (ValueError, TypeError) as error:
-            raise self._no_numbers(path, str(error)) from error
-        if array.dtype.kind == "O" or array.dtype.kind not in "biufc":
-            raise self._no_numbers(path, f"{type(x).__name__} of {array.dtype}")
-        return torch_compatible(array)
 
     def _by_name(self, x: TableLike, path: str) -> Array:
         """Return the columns of a table or frame, in the learned order if they are named."""
@@ -309,12 +275,6 @@ class _Reader:
             return values
         order = Table.from_frame(x).names  # integers stay integers, for embeddings
         return plain if names is None else plain[:, [order.index(name) for name in names]]
-
-    def _no_numbers(self, path: str, found: str) -> TypeMismatchError:
-        return TypeMismatchError(
-            f"`{path}` must contain numbers, got {found}. Pass tensors or arrays of "
-            "numbers, or tuples, lists or dicts of these."
-        )
 
 
 def _agreed(found: list[tuple[str, Tensor]]) -> int:
@@ -371,7 +331,7 @@ def _refuse_nonfinite(found: list[tuple[str, Tensor]], dtype: torch.dtype) -> No
             )
 
 
-def numbers(given: ArrayLike | Tensor, name: str, remedy: str) -> Tensor:
+def numbers(given: ArrayLike | Tensor, name: str) -> Tensor:
     """Convert real numbers to a detached tensor; tensors stay on their device.
 
     Parameters
@@ -379,8 +339,6 @@ def numbers(given: ArrayLike | Tensor, name: str, remedy: str) -> Tensor:
     given : Tensor, array, or list of numbers or of tensors of one shape
     name : str
         Name of the argument, for messages.
-    remedy : str
-        Last sentence of the message for non-numeric values.
 
     Raises
     ------
@@ -397,12 +355,7 @@ def numbers(given: ArrayLike | Tensor, name: str, remedy: str) -> Tensor:
         except RuntimeError as error:
             raise _uneven(name) from error
     else:
-        tensor = torch.from_numpy(torch_compatible(_array(given, name, remedy)))
-    if tensor.is_meta:
-        raise TypeMismatchError(
-            f"`{name}` must contain numbers, got a tensor on the device 'meta', which "
-            "has no values. Create it on the module's device."
-        )
+        tensor = torch.from_numpy(torch_compatible(_array(given, name)))
     if tensor.is_complex():
         raise TypeMismatchError(
             f"`{name}` must contain real numbers, got complex numbers. Pass real and "
@@ -411,26 +364,24 @@ def numbers(given: ArrayLike | Tensor, name: str, remedy: str) -> Tensor:
     return tensor.detach()
 
 
-def _array(given: ArrayLike | Tensor, name: str, remedy: str) -> Array:
+def _array(given: Any, name: str) -> Array:
+    """Convert to an array of numbers."""
     try:
         array = np.asarray(given)
     except ValueError as error:
         raise _uneven(name) from error
-    except (TypeError, RuntimeError) as error:  # objects that are not convertible
-        raise TypeMismatchError(
-            f"`{name}` must contain numbers, got {type(given).__name__}: {error}. {remedy}"
-        ) from error
     if array.dtype.kind not in "biufc":
-        objects = array.dtype.kind == "O" and not array.ndim
-        found = type(given).__name__ if objects else f"{array.dtype}"
-        raise TypeMismatchError(f"`{name}` must contain numbers, got {found}. {remedy}")
+        raise TypeMismatchError(
+            f"`{name}` must contain numbers, got {type(given).__name__} of {array.dtype}. Pass "
+            "tensors or arrays of numbers; encode text, and number classes from 0."
+        )
     return array
 
 
 def _uneven(name: str) -> ShapeError:
     return ShapeError(
         f"`{name}` must have as many numbers in each row, got rows of several lengths. "
-        "Pass an array of shape (n,) or (n, c)."
+        "Pass an array, padded if necessary."
     )
 
 
@@ -504,12 +455,6 @@ def _watch(name: str, first: int, n: int) -> Callable[..., None]:
     return check
 
 
-SHAPED = (
-    "Pass rows of the same shape; if a row has one output per step, truncate or pad all rows to "
-    "the same number of steps, or return only the last output."
-)
-"""Remedy for a different number of outputs per row."""
-
 _CALL = re.compile(r"forward\(\) (got|missing|takes)")
 _PLACES = re.compile(r"out of (range|bounds)|valid range")
 _RAISED = "the module raised this when it was given"
@@ -573,7 +518,8 @@ def refuse_width(found: int, c: int) -> None:
     if found != c:
         raise ShapeError(
             f"the module must return {c} output(s) per row, as when first learned, got "
-            f"{found}. {SHAPED}"
+            f"{found}. Pass rows of the same shape; if a row has one output per step, truncate or "
+            "pad all rows to the same number of steps, or return only the last output."
         )
 
 
@@ -605,14 +551,12 @@ def chosen(given: object) -> Tensor:
 
 
 @contextmanager
-def module_errors(batch: Batch, where: str, check: Callable[[], None]) -> Iterator[None]:
+def module_errors(batch: Batch, check: Callable[[], None]) -> Iterator[None]:
     """Context that converts errors of a module about shapes or dtypes, and annotates other errors.
 
     Parameters
     ----------
     batch : Batch
-    where : str
-        The public call, for messages.
     check : callable
         Raises a more precise error if an index is out of range.
     """
@@ -621,12 +565,12 @@ def module_errors(batch: Batch, where: str, check: Callable[[], None]) -> Iterat
     except (torch.OutOfMemoryError, OnepassError):
         raise
     except Exception as error:
-        if holds_indices(batch) and isinstance(error, _UNFIT):
+        if isinstance(error, _UNFIT):
             _looked(check)
         refused = _refused(error, batch)
         if refused is not None:
             raise refused from error
-        error.add_note(f"{where}: {_RAISED} {batch.description}.")
+        error.add_note(f"{_RAISED} {batch.description}.")
         raise
 
 

@@ -76,7 +76,7 @@ def evaluation_mode(layers: Iterable[nn.Module]) -> Iterator[None]:
             each.training = True
 
 
-def warn_training_mode(module: nn.Module, where: str, stacklevel: int = 2) -> None:
+def warn_training_mode(module: nn.Module, stacklevel: int = 2) -> None:
     """Warn if a module is in training mode and its outputs depend on the mode."""
     dropouts = [name for name, each in module.named_modules() if each.training and _drops(each)]
     norms = [
@@ -92,7 +92,7 @@ def warn_training_mode(module: nn.Module, where: str, stacklevel: int = 2) -> No
             f"batch normalisation ({norms[0]!r}) uses its running statistics as they are"
         )
     warnings.warn(
-        f"{where}: the module is in training mode, but is evaluated in evaluation mode: "
+        "the module is in training mode, but is evaluated in evaluation mode: "
         f"{' and '.join(effects)}. Its training flag is not changed. Call module.eval() to silence "
         "this warning.",
         ModuleModeWarning,
@@ -223,14 +223,11 @@ class Function:
     module : torch.nn.Module
     selection : Selection
         The parameters that learn.
-    where : str
-        The public call, for messages.
     """
 
-    def __init__(self, module: nn.Module, selection: Selection, where: str) -> None:
+    def __init__(self, module: nn.Module, selection: Selection) -> None:
         self.module = module
         self.selection = selection
-        self.where = where
         self._layers: list[nn.Module] = []
         self._parameters: list[tuple[str, nn.Parameter]] = []
         self.read_module()
@@ -261,8 +258,7 @@ class Function:
                 raise ParameterError(
                     f"the module must keep its original parameters, but {name!r} was "
                     "removed or replaced. Create a new learner for the changed module; "
-                    "to change only values, use copy_().",
-                    self.where,
+                    "to change only values, use copy_()."
                 )
 
     @property
@@ -321,22 +317,24 @@ class Function:
         ----------
         rows : Batch
         """
-        return module_errors(rows, self.where, lambda: self._check_table_indices(rows))
+        return module_errors(rows, lambda: self.check_indices(rows))
 
-    def gradient_context(self, rows: Batch) -> ExitStack:
+    def gradient_context(self, rows: Batch, *, batched: bool = False) -> ExitStack:
         """Context in which gradients are enabled, even if the caller disabled them.
 
         Parameters
         ----------
         rows : Batch
+        batched : bool, default False
+            As in :func:`differentiable_kernels`.
         """
-        stack = differentiable_kernels(self.module)
+        stack = differentiable_kernels(self.module, batched=batched)
         stack.enter_context(torch.enable_grad())
         stack.enter_context(self.module_errors(rows))
         return stack
 
     def check_indices(self, rows: Batch) -> None:
-        """Check indices into embedding tables before any row is learned.
+        """Check indices into embedding tables; synchronises with an accelerator.
 
         Parameters
         ----------
@@ -347,11 +345,8 @@ class Function:
         ShapeError
         """
         if holds_indices(rows):
-            (self._check_table_indices if self.on_device else self.outputs)(rows)
-
-    def _check_table_indices(self, rows: Batch) -> None:
-        with torch.no_grad():
-            check_table_indices(self.module, rows, lambda part: self(self.weights(), part))
+            with torch.no_grad():
+                check_table_indices(self.module, rows, lambda part: self(self.weights(), part))
 
     def outputs_twice(self, rows: Batch) -> tuple[Tensor, Tensor]:
         """Return outputs of two calls; record whether the module writes buffers or stores values.
@@ -365,7 +360,6 @@ class Function:
         ParameterError
             If the module writes into its parameters, which are then restored.
         """
-        where = self.where
         watched = _ParameterGuard(self._parameters, self.selection.names)
         before, buffers = self._attributes(), self._buffers()
         lengths = {key: _length(value) for key, (_, value) in before.items()}
@@ -389,8 +383,7 @@ class Function:
             raise ParameterError(
                 "a prediction must not change the module, but its forward writes into the "
                 f"parameter {written[0]!r}. Compute a new tensor in forward, such as "
-                "torch.nn.functional.normalize(self.weight), instead of modifying the parameter.",
-                where,
+                "torch.nn.functional.normalize(self.weight), instead of modifying the parameter."
             )
         return once, twice
 

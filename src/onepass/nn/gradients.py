@@ -15,7 +15,7 @@ For outputs f (c) of a row of class y, orthogonal gradient descent stores ([1], 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 GradientsName: TypeAlias = Literal["logit", "outputs", "average"]
-GRADIENTS = ("logit", "outputs", "average")
+GRADIENTS = get_args(GradientsName)
 
 _AT_ONCE = 128  # gradients added to a memory together, with one SVD
 
@@ -79,8 +79,8 @@ def row_gradients(
     ----------
     network : Network
     rows : Batch
-    y : Tensor of shape (n, c)
-        One-hot classes; for ``"logit"`` only.
+    y : Tensor of shape (n, c), or None
+        Targets; for ``"logit"`` one-hot classes.
     gradients : {"logit", "outputs", "average"}
     at : sequence of int, optional
         Indices of rows, in this order.
@@ -94,7 +94,8 @@ def row_gradients(
     """
     if gradients == "outputs":
         parts = [rows] if at is None else [rows[i] for i in at]
-        computed = torch.cat([network.jacobian(part)[1] for part in parts])
+        c = None if y is None else y.shape[1]
+        computed = torch.cat([network.jacobian(part, c=c)[1] for part in parts])
     else:
         # one backward pass per row; the Jacobian of all c outputs would cost c times as much
         chosen = range(len(rows)) if at is None else at

@@ -1,13 +1,13 @@
 """Jacobian of a module's outputs with respect to the weights that learn.
 
-Row i·c + k of J (n·c, p) is ∂f_k(x_i; w)/∂w. It is computed by one of four methods:
+Row i·c + k of J (n·c, p) is ∂f_k(x_i; w)/∂w. It is computed by one of three methods:
 
-- layers: all rows at once, with backward passes only to the outputs of layers, see (1);
+- layers: all rows, or all outputs of one row, at once, with backward passes only to the outputs of
+  layers, see (1);
 - rows: ``vmap`` over rows, each with c vector-Jacobian products;
-- outputs: row by row, with one forward and one batched backward pass;
 - plain: row by row and output by output, with plain backward passes. This always works.
 
-Each of the first three methods is compared with plain backward passes before it is used. It is
+Each of the first two methods is compared with plain backward passes before it is used. It is
 disabled if it fails, as for modules that branch on data, write in place, or have layers that
 ``vmap`` does not support. Cost: n forward and n·c backward passes, and temporary memory for a
 bounded number of rows of J.
@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +42,7 @@ from torch.func import vjp, vmap
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from onepass.errors import ShapeError
-from onepass.nn.batch import Batch
+from onepass.nn.batch import Batch, refuse_width
 from onepass.nn.function import Function, differentiable_kernels
 from onepass.nn.probe import check_has_gradient, tolerance
 
@@ -257,14 +256,6 @@ _SCRATCH = 2**26
 _SCRATCH_ON_DEVICE = 2**28
 
 
-class _OutputCountMismatch(Exception):  # noqa: N818  caught within onepass.nn
-    """A row has another number of outputs than the row before, for which J was allocated."""
-
-    def __init__(self, c: int) -> None:
-        super().__init__(c)
-        self.c = c
-
-
 class Derivative:
     """Derivatives of a function with respect to the weights that learn.
 
@@ -279,39 +270,38 @@ class Derivative:
     def __init__(self, function: Function, chunk: int | None) -> None:
         self._function = function
         self._trusted: dict[str, bool] = {}
-        self._c: int | None = None
         self._chunk = chunk
         self._bytes_per_row: int | None = None  # bytes saved by the forward pass of a row
         self._derived = False  # whether outputs have had a graph
 
-    def jacobian(self, rows: Batch, room: Callable[[int], Tensor]) -> tuple[Tensor, Tensor]:
+    def jacobian(self, rows: Batch, out: Tensor | None, c: int | None) -> tuple[Tensor, Tensor]:
         """Return the outputs (n, c), and J (n·c, p).
 
         Parameters
         ----------
         rows : Batch
-        room : Callable
-            Allocates J for a number of rows.
+        out : Tensor or None
+            Memory for J, of at least n·c rows; None: new memory.
+        c : int or None
+            Number of outputs per row; None: that of the first row.
+
+        Raises
+        ------
+        ShapeError
+            If a row has another number of outputs.
         """
+        selection, first = self._function.selection, self._function.selection.parameters[0]
         if rows.n == 0:
-            return self._function.outputs(rows), room(0)
-        c = self._c or self._function.outputs(rows[:1]).shape[1]
-        J = room(rows.n * c)
+            return self._function.outputs(rows), first.new_empty((0, selection.p))
+        c = c or self._function.outputs(rows[:1]).shape[1]
+        height = rows.n * c
+        J = first.new_empty((height, selection.p)) if out is None else out[:height]
         at_once = self._rows_per_chunk(rows)
         step = at_once // c if rows.n > 1 and at_once >= 2 * c else 1
-        try:
-            pieces = [
-                self._piece(rows[i : i + step], J[i * c : (i + step) * c], at_once)
-                for i in range(0, rows.n, step)
-            ]
-        except _OutputCountMismatch as other:
-            self._c = other.c
-            try:
-                return self.jacobian(rows, room)
-            except ShapeError:  # the buffer does not fit: keep the former number of outputs
-                self._c = None
-                raise
-        self._c = c
+        pieces = [
+            self._piece(rows[i : i + step], J[i * c : (i + step) * c], at_once)
+            for i in range(0, rows.n, step)
+        ]
         return (pieces[0] if len(pieces) == 1 else torch.cat(pieces)), J
 
     def gradient(self, rows: Batch, v: Tensor | Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
@@ -329,12 +319,6 @@ class Derivative:
             weights = self._function.weights(derive=True)
             out = self._function(weights, rows)
             v = v(out.detach()) if callable(v) else v
-            if v.shape != out.shape:
-                raise ShapeError(
-                    f"`v` must have the shape of the outputs, {tuple(out.shape)}, got "
-                    f"{tuple(v.shape)}. Pass one number for each output.",
-                    self._function.where,
-                )
             if self._has_graph(out, rows):
                 leaves = list(weights.values())
                 found = torch.autograd.grad(out, leaves, v.to(out.dtype), allow_unused=True)
@@ -384,7 +368,7 @@ class Derivative:
             return out, vmap(back)(basis)[0]
 
         leaves = rows.tensors
-        with torch.no_grad(), self._batched_kernels():
+        with torch.no_grad(), differentiable_kernels(self._function.module, batched=True):
             weights = self._function.weights()
             out, found = vmap(single_row, in_dims=(None, *(0 for _ in leaves)))(weights, *leaves)
             self._write(J.view(rows.n, c, -1), [found[name] for name in names])
@@ -392,7 +376,7 @@ class Derivative:
 
     def _by_layers(self, rows: Batch, J: Tensor, at_once: int) -> Tensor:
         c = len(J) // rows.n
-        with self._function.gradient_context(rows), self._batched_kernels():
+        with self._function.gradient_context(rows, batched=True):
             weights = self._function.weights(derive=True)
             recorder = LayerRecorder(weights)
             with recorder:
@@ -407,43 +391,26 @@ class Derivative:
         return out.detach()
 
     def _row(self, row: Batch, J: Tensor, at_once: int) -> Tensor:
-        c, several = len(J), len(J) > 1 and at_once > 1
-        if several:
-            out = self._try_method("layers", lambda: self._by_layers(row, J, at_once), row, J)
-            if out is not None:
-                return out
-        batched = several and self._trusted.get("outputs", True)
-        with (
-            self._function.gradient_context(row),
-            self._batched_kernels() if batched else ExitStack(),
-        ):
+        """Write the Jacobian of a row into J, and return its outputs."""
+        if len(J) == 1 or at_once == 1:
+            return self._by_output(row, len(J), range(len(J)), J)
+        out = self._try_method("layers", lambda: self._by_layers(row, J, at_once), row, J)
+        if out is None:
+            out = self._by_output(row, len(J), range(len(J)), J)
+            self._trusted.setdefault("layers", False)
+        return out
+
+    def _by_output(self, row: Batch, c: int, chosen: Sequence[int], J: Tensor) -> Tensor:
+        """Write derivatives of chosen outputs of a row, of c, by plain backward passes."""
+        with self._function.gradient_context(row):
             weights = self._function.weights(derive=True)
-            out = self._width(self._function(weights, row), c)
+            out, leaves = self._width(self._function(weights, row), c), list(weights.values())
             if not self._has_graph(out, row):
                 J.zero_()
                 return out
-            leaves = list(weights.values())
-            if several:
-                self._trusted.setdefault("layers", False)
-
-            def outputs_at_once() -> Tensor:
-                for k in range(0, c, at_once):
-                    some = J[k : k + at_once]
-                    v = out.new_zeros((len(some), *out.shape))
-                    v[:, 0, k : k + len(some)].fill_diagonal_(1.0)
-                    found = torch.autograd.grad(
-                        out, leaves, v, retain_graph=True, allow_unused=True, is_grads_batched=True
-                    )
-                    self._write(some, found)
-                return out
-
-            if batched and self._try_method("outputs", outputs_at_once, row, J) is not None:
-                return out.detach()
-            for k in range(c):
+            for k, place in zip(chosen, J, strict=True):
                 found = torch.autograd.grad(out[0, k], leaves, retain_graph=True, allow_unused=True)
-                self._write(J[k], found)
-            if batched:
-                self._trusted["outputs"] = False
+                self._write(place, found)
         return out.detach()
 
     # -- checks of methods ------------------------------------------------------------------------
@@ -460,7 +427,7 @@ class Derivative:
                 if not trusted:
                     warnings.filterwarnings("error", message=".*performance drop.*")
                 out = compute()
-        except (_OutputCountMismatch, torch.OutOfMemoryError):
+        except torch.OutOfMemoryError:
             raise
         except Exception:  # noqa: BLE001  the plain method raises errors of the module
             return None
@@ -471,17 +438,11 @@ class Derivative:
 
     def _matches_backward(self, row: Batch, J: Tensor) -> bool:
         """Return whether J (c, p) of a row equals plain backward passes for a few outputs."""
-        with self._function.gradient_context(row):
-            weights = self._function.weights(derive=True)
-            out, leaves = self._function(weights, row), list(weights.values())
-            for k in {0, len(J) // 2, len(J) - 1}:
-                plain = torch.zeros_like(J[0])
-                if self._has_graph(out, row):
-                    found = torch.autograd.grad(out[0, k], leaves, None, True, allow_unused=True)  # noqa: FBT003  retain_graph
-                    self._write(plain, found)
-                if not self._agree(plain, J[k]):
-                    return False
-        return True
+        c = len(J)
+        some = sorted({0, c // 2, c - 1})
+        plain = torch.empty_like(J[: len(some)])
+        self._by_output(row, c, some, plain)
+        return all(self._agree(each, J[k]) for k, each in zip(some, plain, strict=True))
 
     def _has_graph(self, out: Tensor, rows: Batch) -> bool:
         """Return whether outputs have a graph; until then, check that they do not depend on w."""
@@ -539,10 +500,7 @@ class Derivative:
                 sparse = g.layout != torch.strided  # from nn.Embedding(sparse=True)
                 J[..., s].view(g.shape).copy_(g.to_dense() if sparse else g)
 
-    def _width(self, out: Tensor, c: int) -> Tensor:
-        if out.shape[1] != c:
-            raise _OutputCountMismatch(out.shape[1])
+    @staticmethod
+    def _width(out: Tensor, c: int) -> Tensor:
+        refuse_width(out.shape[1], c)
         return out
-
-    def _batched_kernels(self) -> ExitStack:
-        return differentiable_kernels(self._function.module, batched=True)

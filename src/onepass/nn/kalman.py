@@ -403,15 +403,6 @@ class PosteriorCovariance:
         """Learn the evidence of another memory: exact for a linear model."""
         return evidence.learned_by(self, w)
 
-    def grown(self, p: int) -> PosteriorCovariance:
-        """Append new weights, whose gradients have been zero so far."""
-        return replace(self, columns=self.columns.grown(p))
-
-    def with_outputs(self, at: Array, c: int) -> PosteriorCovariance:
-        """Return self: the covariance of the weights does not depend on the outputs."""
-        del at, c
-        return self
-
 
 class FilterStep(NamedTuple):
     """Result of a step, not yet applied to the learner."""
@@ -465,7 +456,7 @@ class Filter(Learner):
 
     def _begin(self, c: int) -> Any:
         """Create the prior covariance or precision for c outputs."""
-        return Covariance(self._prior).start(self.network.p, c, self.noise, self._like)
+        return Covariance(self._prior).start(self.network.p, c, self.noise, self.network.like)
 
     @abstractmethod
     def _filter_step(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> FilterStep:
@@ -498,7 +489,7 @@ class Filter(Learner):
         super()._check_restored()
         float(self._inconsistent)
         if self._posterior is not None:
-            self._posterior.variances(self._like.new_zeros(1, self.network.p).T)
+            self._posterior.variances(self.network.like.new_zeros(1, self.network.p).T)
 
     def _learn(self, rows: Batch, e: Tensor, J: Tensor) -> None:
         del rows
@@ -512,10 +503,12 @@ class Filter(Learner):
             finite = bool(self._is_finite(step.w))
         except NumericalError:  # reported together with rows whose gradients are not finite
             finite = False
-        if finite:
-            self._commit(step, w)
-        else:
+        if not finite:
             self._refused = self._refused + len(e)
+            return
+        self._posterior = step.belief
+        self._inconsistent += step.inconsistent_rows
+        self._set_weights(step.w)
 
     def _accepted_rows(self, e: Tensor, J: Tensor) -> tuple[Tensor, Tensor]:
         """Return rows that were not rejected; on an accelerator, rejected rows were set to zero.
@@ -533,13 +526,6 @@ class Filter(Learner):
             informative.to(torch.int8).argsort(descending=True, stable=True)[:count].sort().values
         )
         return e[chosen], J.reshape(n, e.shape[1], -1)[chosen].reshape(-1, J.shape[1])
-
-    def _commit(self, found: FilterStep, before: Tensor) -> None:
-        """Apply a finite step taken from the weights ``before``."""
-        del before
-        self._posterior = found.belief
-        self._inconsistent += found.inconsistent_rows
-        self._set_weights(found.w)
 
     def _full_message(self) -> str | None:
         if self._posterior is None or self._posterior.rank < self.network.p:
@@ -583,9 +569,8 @@ class RandomWalkFilter(Filter):
         decay: float,
         **options: Any,
     ) -> None:
-        where = type(self).__name__
         self.prior = validation.in_range(prior, "prior", above=0.0)
-        self._dynamics = Dynamics(decay, process_noise, where)
+        self._dynamics = Dynamics(decay, process_noise)
         self.process_noise, self.decay = self._dynamics.process_noise, self._dynamics.decay
         super().__init__(module, prior=self.prior, **options)
 
@@ -600,17 +585,15 @@ class RandomWalkFilter(Filter):
 
     def _filter_step(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> FilterStep:
         found = self._measurement_update(belief, w, e, J)
+        if self._posterior is None and self._dynamics.decay < 1.0:
+            self._dynamics.start = w.clone()
         decay, added = self._dynamics.over_rows(len(e))
-        new = self._dynamics.decayed(found.w, w, decay)
+        new = self._dynamics.decayed(found.w, decay)
         return found._replace(belief=found.belief.with_process_noise(decay, added), w=new)  # (8)
-
-    def _commit(self, found: FilterStep, before: Tensor) -> None:
-        self._dynamics.record_start(before)
-        super()._commit(found, before)
 
     def _check_restored(self) -> None:
         super()._check_restored()
-        if self._dynamics.start is not None:
+        if self._posterior is not None and self._dynamics.decay < 1.0:
             self._dynamics.start.reshape(self.network.p)
 
 
@@ -623,8 +606,6 @@ class Dynamics:
         γ in (0, 1].
     process_noise : float
         ρ >= 0.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -632,21 +613,15 @@ class Dynamics:
         If an argument is out of range.
     """
 
-    def __init__(self, decay: float, process_noise: float, where: str) -> None:
+    def __init__(self, decay: float, process_noise: float) -> None:
         self.decay = validation.in_range(decay, "decay", low=0.0, high=1.0)
         self.process_noise = validation.in_range(process_noise, "process_noise", low=0.0)
         if not self.decay:
             raise ParameterError(
                 "`decay` must be above 0, got 0, which discards everything learned from a row "
-                "before the next. Use 1 for constant weights, or a number just below.",
-                where,
+                "before the next. Use 1 for constant weights, or a number just below."
             )
-        self.start: Any = None  # w₀, if needed
-
-    def record_start(self, w: Tensor) -> None:
-        """Store the initial weights w₀, if needed."""
-        if self.decay < 1.0 and self.start is None:
-            self.start = w.clone()
+        self.start: Any = None  # w₀, with decay
 
     def over_rows(self, n: int) -> tuple[float, float]:
         """Return γⁿ, and the variance added over n rows: ρ (1 + γ² + … + γ²⁽ⁿ⁻¹⁾)."""
@@ -654,12 +629,9 @@ class Dynamics:
         times = float(n) if square == 1.0 else (1.0 - square**n) / (1.0 - square)
         return self.decay**n, self.process_noise * times
 
-    def decayed(self, w: Tensor, before: Tensor, decay: float) -> Tensor:
-        """Return w₀ + decay · (w − w₀); w₀ is ``before`` if no initial weights are stored."""
-        if decay == 1.0:
-            return w
-        start = before if self.start is None else self.start.to(w)
-        return torch.lerp(start, w, decay)
+    def decayed(self, w: Tensor, decay: float) -> Tensor:
+        """Return w₀ + decay · (w − w₀)."""
+        return w if decay == 1.0 else torch.lerp(self.start.to(w), w, decay)
 
 
 register(Role.MEMORY, PosteriorCovariance)

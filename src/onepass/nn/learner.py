@@ -28,6 +28,7 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
@@ -60,15 +61,13 @@ from onepass.nn.losses import (
     Watch,
     as_rows,
     check,
-    is_whole,
-    shape_of,
     targets,
     to_predictions,
 )
 from onepass.nn.module import Network
 from onepass.nn.saving import save
 from onepass.nn.selection import find_nonfinite
-from onepass.nn.trial import Call, check_all_rows, locate_failure, prepare_rows
+from onepass.nn.trial import check_all_rows, locate_failure, prepare_rows
 from onepass.types import ArrayLike, ArrayOrTensor
 
 __all__ = ["Learner", "full_memory_message"]
@@ -170,13 +169,13 @@ class Learner(ABC):
         self.loss = loss
         self.noise = validation.in_range(noise, "noise", low=0.0)
         check(loss, self.noise if self.fits else 1.0)
-        self._objective = Objective(loss, self._where) if callable(loss) else None
+        self._objective = Objective(loss) if callable(loss) else None
         self._loss = "squared" if callable(loss) else str(loss)  # "one_hot" for other classes
         self._watch = Watch()
         self.learns = learns
         self.block_update = bool(block_update)
         self.chunk = chunk
-        self.network = self._network_class(module)(module, learns, chunk=chunk, where=self._where)
+        self.network = self._network_class(module)(module, learns, chunk=chunk)
         self.rows_seen_ = 0
         self.calibration_: Any = None  # (4 + 2 c,) as in onepass.linalg.calibration
         self._outputs: int | None = None
@@ -208,8 +207,12 @@ class Learner(ABC):
         counts = (self.rows_seen_, self._refused, (self._outputs or 1) - 1)
         if not all(type(each) is int and each >= 0 for each in counts):
             raise ValueError("counts must be non-negative integers")
+        if self.calibration_ is not None:
+            self.calibration_.reshape(4 + 2 * (self._outputs or 0))
         if self._shape is not None:
-            to_predictions(self._loss, self._like.new_zeros(1, self._outputs or 1), self._shape)
+            to_predictions(
+                self._loss, self.network.like.new_zeros(1, self._outputs or 1), self._shape
+            )
         if self._wide is not None:
             self._wide.reshape(self.network.p)  # sharded modules have none
         for names in (self.network.columns or {}).values():
@@ -260,7 +263,7 @@ class Learner(ABC):
             Once, if classes appear after the first 100 rows and all layers learn.
         """
         for rows, labels in pairs(x, y, self.network.device):
-            for _ in self._steps(rows, labels, "learn"):
+            for _ in self._steps(rows, labels):
                 pass
         return self
 
@@ -279,7 +282,7 @@ class Learner(ABC):
         -------
         predictions : Tensor of the shape of y
         """
-        outputs = list(self._steps(x, y, "test_then_train"))
+        outputs = list(self._steps(x, y))
         return self._predictions(torch.cat(outputs)) if outputs else self.predict(x)
 
     @public
@@ -425,7 +428,7 @@ class Learner(ABC):
         """
         current = self.network.outputs(self.network.prepare(x)).double()
         remedy = "Pass the result of `outputs` for these rows from just after they were learned."
-        earlier = numbers(predictions, "predictions", remedy).to(current.device).double()
+        earlier = numbers(predictions, "predictions").to(current.device).double()
         if earlier.ndim < 1 or earlier.numel() != current.numel() or len(earlier) != len(current):
             raise ShapeError(
                 f"`predictions` must contain {current.shape[1]} number(s) for each of "
@@ -530,17 +533,12 @@ class Learner(ABC):
     # -- weights ---------------------------------------------------------------------------------
 
     @property
-    def _like(self) -> Tensor:
-        """An empty tensor in the working precision, on the module's device."""
-        return linalg.widened(torch.empty(0, dtype=self.network.dtype, device=self.network.device))
-
-    @property
     def _weights(self) -> Tensor:
         """Weights w (p,) in the working precision, float32 for modules in half precision.
 
         A weight that was changed in the module since the last step is read from the module.
         """
-        w, dtype = self.network.weights(), self._like.dtype
+        w, dtype = self.network.weights(), self.network.like.dtype
         if w.dtype == dtype:
             self._wide = None
             return w
@@ -580,32 +578,31 @@ class Learner(ABC):
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def _steps(self, x: RowsLike, y: ArrayLike | Tensor, verb: str) -> Iterator[Tensor]:
+    def _steps(self, x: RowsLike, y: ArrayLike | Tensor) -> Iterator[Tensor]:
         """Take the steps; yield the outputs (n, c) before each step."""
-        where = f"{self._where}.{verb}"
         net = self.network
         rows = prepare_rows(net, x)
+        y = numbers(y, "y")
         self._refuse_frozen()
-        n, call = len(rows), Call(net, rows, where)
+        n = len(rows)
         width = max(self._rows_a_step(n), 1)
-        c, like = self._outputs_a_row(call), self._like.to(net.dtype)
+        c, like = self._outputs_a_row(rows), self.network.like.to(net.dtype)
         if self._objective is not None and n and not self.rows_seen_:
-            self._loss = "one_hot" if c > 1 and is_whole(y) else "squared"
+            self._loss = "squared" if c == 1 or y.is_floating_point() else "one_hot"
         target = targets(y, n, c, self._loss, like)
         if self._objective is not None and n and not self.rows_seen_:
             first_outputs = net.outputs(rows[:1])
             self._objective.check(first_outputs, target[:1], classes=self._loss != "squared")
         if n > width:
-            check_all_rows(call, c)
-        interrupt, before, shape = Interrupt(), self._refused, shape_of(y)
+            check_all_rows(net, rows, c)
+        before = self._refused
         found = set[str]()
         first = not self.rows_seen_
         for i in range(0, n, width):
-            with net.lock, interrupt.held(), plain_mode(net.device, net.p):
-                outputs = self._atomic_step(call, target, i, width)
-                self._shape = shape
+            with self._exclusively():
+                outputs = self._atomic_step(rows, target, i, width)
+                self._shape = tuple(y.shape[1:])
                 net.columns = rows.columns if first else net.columns
-            interrupt.raise_pending()
             self._warn_if_full(5)
             classes = self._loss != "squared"
             found |= self._watch.findings(outputs, target[i : i + width], classes=classes)
@@ -629,30 +626,38 @@ class Learner(ABC):
             )
         self._warn(before)
 
-    def _outputs_a_row(self, call: Call) -> int:
+    @contextmanager
+    def _exclusively(self) -> Iterator[None]:
+        """Context of a step: other threads wait, and an interrupt is raised at its end."""
+        net, interrupt = self.network, Interrupt()
+        with net.lock, interrupt.held(), plain_mode(net.device, net.p):
+            yield
+        interrupt.raise_pending()
+
+    def _outputs_a_row(self, rows: Batch) -> int:
         """Return the number of outputs per row: that of earlier calls, or of the first row."""
-        if self._outputs is not None or not call.rows.n:
+        if self._outputs is not None or not rows.n:
             return self._outputs or 1
         try:
-            return int(self.network.outputs(call.rows[:1]).shape[1])
+            return int(self.network.outputs(rows[:1]).shape[1])
         except Exception as error:
-            locate_failure(call, error, 0, 1)
+            locate_failure(self.network, rows, error, 0, 1)
             raise
 
-    def _atomic_step(self, call: Call, target: Tensor, i: int, width: int) -> Tensor:
+    def _atomic_step(self, rows: Batch, target: Tensor, i: int, width: int) -> Tensor:
         """Take the step for rows i to i + width; add the number of learned rows to errors."""
         stored, self._outputs = self._outputs, target.shape[1]
         first, y = self.rows_seen_, target[i : i + width]
         try:
-            outputs = self._step(call.rows[i : i + width], y)
+            outputs = self._step(rows[i : i + width], y)
         except BaseException as error:
             self._outputs = stored
             if isinstance(error, Exception):
-                locate_failure(call, error, i, min(width, call.rows.n - i))
+                locate_failure(self.network, rows, error, i, len(y))
             raise
-        rows = list(calibration.rows(first, len(y))) if self.loss == "one_hot" else []
-        if rows:
-            scores, labels = outputs[rows].double().cpu().numpy(), y[rows].argmax(dim=1)
+        at = list(calibration.rows(first, len(y))) if self.loss == "one_hot" else []
+        if at:
+            scores, labels = outputs[at].double().cpu().numpy(), y[at].argmax(dim=1)
             state = self.calibration_
             state = calibration.start(scores.shape[1]) if state is None else state
             self.calibration_, _ = calibration.updated(state, scores, labels.cpu().numpy())

@@ -9,6 +9,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from onepass.errors import TypeMismatchError
+from onepass.nn.batch import map_tensors
 
 __all__ = ["pairs"]
 
@@ -45,13 +46,5 @@ def pairs(x: Any, y: Any, device: torch.device) -> Iterator[tuple[Any, Any]]:
                 f"each batch must be a pair (x, y), got {type(found).__name__}{size} in batch {i}. "
                 "Let the Dataset return (x, y), with several inputs as a tuple or dict."
             )
-        yield _moved(found[0], device), _moved(found[1], device)
-
-
-def _moved(part: Any, device: torch.device) -> Any:
-    """Return a part of a batch with its tensors on a device."""
-    if isinstance(part, torch.Tensor):
-        return part.to(device)
-    if isinstance(part, dict):
-        return {name: _moved(each, device) for name, each in part.items()}
-    return tuple(_moved(each, device) for each in part) if isinstance(part, (tuple, list)) else part
+        rows, targets = (map_tensors(part, lambda each: each.to(device)) for part in found)
+        yield rows, targets

@@ -285,7 +285,7 @@ class LoFi(RandomWalkFilter):
 
     def _begin(self, c: int) -> Precision:
         del c
-        p, like = self.network.p, self._like
+        p, like = self.network.p, self.network.like
         diagonal = torch.full((p,), 1.0 / self.prior, dtype=torch.float64, device=like.device)
         return Precision(diagonal, like.new_empty((0, p)), self.memory)
 

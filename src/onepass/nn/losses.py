@@ -35,9 +35,8 @@ are unchanged.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -59,15 +58,13 @@ __all__ = [
     "Watch",
     "as_rows",
     "check",
-    "is_whole",
-    "shape_of",
     "targets",
     "to_predictions",
 ]
 
 LossName: TypeAlias = Literal["squared", "one_hot", "cross_entropy"]
 Loss: TypeAlias = LossName | Callable[[Tensor, Tensor], Tensor]
-LOSSES = ("squared", "one_hot", "cross_entropy")
+LOSSES = get_args(LossName)
 
 _LEAST = 1e-12  # min probability, second derivative and size of errors in divisions
 
@@ -130,13 +127,10 @@ class Objective:
     ----------
     loss : callable
         Function of outputs (1, c) and a target (1, c), or a class (1,), to a number.
-    where : str
-        The public call, for messages.
     """
 
-    def __init__(self, loss: Callable[[Tensor, Tensor], Tensor], where: str) -> None:
+    def __init__(self, loss: Callable[[Tensor, Tensor], Tensor]) -> None:
         self.loss = loss
-        self._where = where
 
     def derivatives(self, outputs: Tensor, y: Tensor, *, classes: bool) -> tuple[Tensor, ...]:
         """Return the loss (n,), its gradient (n, c) and second derivatives (n, c, c) of each row.
@@ -163,8 +157,7 @@ class Objective:
                 raise ParameterError(
                     "`loss` must be a differentiable function of outputs of shape "
                     f"{(1, len(f))} and {kind}, which returns a number, got an error: "
-                    f"{error}. Pass a module such as torch.nn.HuberLoss().",
-                    self._where,
+                    f"{error}. Pass a module such as torch.nn.HuberLoss()."
                 ) from error
         return tuple(torch.stack(each) for each in zip(*found, strict=True))
 
@@ -184,8 +177,7 @@ class Objective:
             raise ParameterError(
                 "`loss` must be twice differentiable and convex in the outputs, with "
                 f"second derivatives above 0, got {found}. Use a smooth convex loss, "
-                "such as torch.nn.HuberLoss() instead of L1Loss().",
-                self._where,
+                "such as torch.nn.HuberLoss() instead of L1Loss()."
             )
 
     def rows(self, outputs: Tensor, y: Tensor, *, classes: bool) -> tuple[Tensor, Tensor]:
@@ -246,7 +238,7 @@ def targets(y: ArrayLike | Tensor, n: int, c: int, loss: str, like: Tensor) -> T
     ShapeError, TypeMismatchError, NotFiniteError, LabelError
         If y does not contain n targets of c numbers, or n classes below c.
     """
-    tensor = numbers(y, "y", "Number classes from 0.").to(like.device)
+    tensor = numbers(y, "y").to(like.device)
     if tensor.ndim < 1 or tensor.shape[0] != n:
         found = tensor.shape[0] if tensor.ndim else "a single number"
         raise ShapeError(
@@ -286,8 +278,8 @@ def _indicators(tensor: Tensor, n: int, c: int) -> Tensor:
     if tensor.is_floating_point() or tensor.numel() != n:
         raise TypeMismatchError(
             f"`y` must contain one class per row, an integer from 0 to {c - 1}, got "
-            f"{tensor.dtype} of shape {tuple(tensor.shape)}. Encode classes as "
-            "integers, or use loss='squared' for regression."
+            f"{tensor.dtype} of shape {tuple(tensor.shape)}. Encode classes as integers; for "
+            "regression use loss='squared', or gradients='outputs' of an optimizer."
         )
     classes = tensor.reshape(n).long()
     if n and not bool(((classes >= 0) & (classes < c)).all()):
@@ -335,16 +327,3 @@ def to_predictions(loss: str, outputs: Tensor, shape: tuple[int, ...] | None = N
     if shape is None:
         shape = () if predictions.shape[1] == 1 else predictions.shape[1:]
     return predictions.reshape(len(predictions), *shape)
-
-
-def is_whole(y: ArrayLike | Tensor) -> bool:
-    """Return whether targets are integers or booleans."""
-    tensor = numbers(y, "y", "Pass an array.")
-    return not (tensor.is_floating_point() or tensor.is_complex())
-
-
-def shape_of(y: ArrayLike | Tensor) -> tuple[int, ...]:
-    """Return the shape of one target of y (n, …)."""
-    if isinstance(y, (list, tuple)):
-        y = numbers(y, "y", "Pass an array.")
-    return tuple(getattr(y, "shape", None) or np.shape(y))[1:]

@@ -21,126 +21,89 @@ from torch import Tensor
 from onepass import linalg
 from onepass.errors import ParameterError
 from onepass.linalg.update import fit
-from onepass.memory.blocks import Blocks
-from onepass.nn.module import Network
 from onepass.types import ArrayOrTensor, Floats
 
-__all__ = ["MemoryPlacement", "PendingStep", "pending_step", "variances"]
+__all__ = [
+    "PendingStep",
+    "check_possible",
+    "device_name",
+    "dtype_name",
+    "pending_step",
+    "variances",
+]
 
 
 _DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 
-class MemoryPlacement(NamedTuple):
-    """Precision, device and layout of a memory."""
+def dtype_name(dtype: str | torch.dtype | None) -> str | None:
+    """Return the name of the dtype of a memory.
 
-    dtype: str | None
-    """Dtype of its columns; None: that of the module."""
-    device: str | None
-    """Device of its columns; None: that of the module."""
-    by_layer: bool
-    """Whether each layer has its own memory."""
-
-    @classmethod
-    def of(
-        cls,
-        dtype: str | torch.dtype | None,
-        device: str | int | torch.device | None,
-        *,
-        by_layer: bool,
-        where: str,
-    ) -> MemoryPlacement:
-        """Parse the arguments of a learner.
-
-        Parameters
-        ----------
-        dtype : None, str or torch.dtype
-        device : None, str, int or torch.device
-        by_layer : bool
-        where : str
-            The public call, for messages.
-
-        Raises
-        ------
-        ParameterError
-            If the dtype or device does not exist.
-        """
-        name = None if dtype is None else str(dtype).removeprefix("torch.")
-        if name is not None and name not in _DTYPES:
-            raise ParameterError(
-                f"`memory_dtype` must be None or one of {', '.join(_DTYPES)}, got "
-                f"{dtype!r}. Pass None to use the dtype of the module's weights.",
-                where,
-            )
-        try:
-            place = None if device is None else str(torch.device(device))
-            torch.empty(1, device=place).item()  # "meta" has no values
-        # AssertionError if torch is built without the device
-        except (RuntimeError, TypeError, AssertionError) as error:
-            raise ParameterError(
-                "`memory_device` must be None or a device available to torch, such as 'cpu' or "
-                f"'cuda', got {device!r}. Pass None to use the device of the module's weights.",
-                where,
-            ) from error
-        return cls(name, place, bool(by_layer))
-
-    def check_possible(self, specification: Any, noise: float) -> None:
-        """Check that a memory supports this placement.
-
-        Parameters
-        ----------
-        specification : specification of a memory
-        noise : float
-
-        Raises
-        ------
-        ParameterError
-            If a covariance of all weights is to be stored by layer or in half precision; or if the
-            memory does not support this noise, or stores p × p matrices.
-        """
-        half = self.dtype in {"bfloat16", "float16"}
-        if hasattr(specification, "prior") and (self.by_layer or half):
-            option = "by_layer=True" if self.by_layer else f"memory_dtype={self.dtype!r}"
-            raise ParameterError(
-                f"`memory` must have a limit with {option} and noise > 0, got None with "
-                f"noise={noise:g}. Use op.memory.Principal(m), or noise=0."
-            )
-        start_memory = specification.start(1, 1, noise, torch.empty(0))
-        if not hasattr(start_memory, "split") and not hasattr(start_memory, "variances"):
-            raise ParameterError(
-                f"`memory` must store directions, got {specification!r}. Use a number m "
-                "or None; with noise > 0 both are recursive least squares."
-            )
-
-    def kind(self, like: Tensor) -> Tensor:
-        """Return an empty tensor with the dtype and device of the memory, or of ``like``."""
-        dtype = like.dtype if self.dtype is None else getattr(torch, self.dtype)
-        return torch.empty(0, dtype=dtype, device=self.device or like.device)
-
-    def start_memory(
-        self, specification: Any, network: Network, noise: float, p: int, c: int, like: Tensor
-    ) -> Any:
-        """Create the memory of a network with c outputs.
-
-        Parameters
-        ----------
-        specification : specification of a memory
-        network : Network
-        noise : float
-        p : int
-            Number of weights that this process stores.
-        c : int
-        like : Tensor
-            An empty tensor with the dtype and device of the weights.
-        """
-        kind = self.kind(like)
-        if not self.by_layer:
-            return specification.start(p, c, noise, kind)
-        places = tuple(
-            tuple((piece.start, piece.stop) for piece in pieces)
-            for pieces in network.layers.values()
+    Raises
+    ------
+    ParameterError
+        If it is no floating dtype.
+    """
+    name = None if dtype is None else str(dtype).removeprefix("torch.")
+    if name is not None and name not in _DTYPES:
+        raise ParameterError(
+            f"`memory_dtype` must be None or one of {', '.join(_DTYPES)}, got "
+            f"{dtype!r}. Pass None to use the dtype of the module's weights."
         )
-        return Blocks.start(specification, places, noise, c, kind)
+    return name
+
+
+def device_name(device: str | int | torch.device | None) -> str | None:
+    """Return the name of the device of a memory.
+
+    Raises
+    ------
+    ParameterError
+        If it does not exist.
+    """
+    try:
+        place = None if device is None else str(torch.device(device))
+        torch.empty(1, device=place).item()  # "meta" has no values
+    # AssertionError if torch is built without the device
+    except (RuntimeError, TypeError, AssertionError) as error:
+        raise ParameterError(
+            "`memory_device` must be None or a device available to torch, such as 'cpu' or "
+            f"'cuda', got {device!r}. Pass None to use the device of the module's weights."
+        ) from error
+    return place
+
+
+def check_possible(
+    specification: Any, noise: float, memory_dtype: str | None, *, by_layer: bool
+) -> None:
+    """Check that a memory supports these options.
+
+    Parameters
+    ----------
+    specification : specification of a memory
+    noise : float
+    memory_dtype : str or None
+    by_layer : bool
+
+    Raises
+    ------
+    ParameterError
+        If a covariance of all weights is to be stored by layer or in half precision; or if the
+        memory does not support this noise, or stores p × p matrices.
+    """
+    half = memory_dtype in {"bfloat16", "float16"}
+    if hasattr(specification, "prior") and (by_layer or half):
+        option = "by_layer=True" if by_layer else f"{memory_dtype=}"
+        raise ParameterError(
+            f"`memory` must have a limit with {option} and noise > 0, got None with "
+            f"noise={noise:g}. Use op.memory.Principal(m), or noise=0."
+        )
+    memory = specification.start(1, 1, noise, torch.empty(0))
+    if not hasattr(memory, "split") and not hasattr(memory, "variances"):
+        raise ParameterError(
+            f"`memory` must store directions, got {specification!r}. Use a number m "
+            "or None; with noise > 0 both are recursive least squares."
+        )
 
 
 class PendingStep(NamedTuple):

@@ -214,7 +214,8 @@ def _parts(memory: Any, evidence: Any, p: int) -> list[tuple[Any, Any, Any]]:
     return each
 
 
-_ALIKE = ("noise", "loss", "by_layer")
+# argument -> attribute to compare; a memory of 10 is Principal(10)
+_ALIKE = {"memory": "_specification", "noise": "noise", "loss": "loss", "by_layer": "by_layer"}
 
 
 def fingerprint(w: Tensor) -> str:
@@ -252,30 +253,17 @@ def differences(first: Any, second: Any) -> Iterator[str]:
             "twice. Create a copy (copy.deepcopy) and a learner for each part of a stream."
         )
         return
-    if first._specification != second._specification:  # noqa: SLF001  10 is Principal(10)
-        yield (
-            f"`memory` must be the same in both, {first.memory!r} as in the first, got "
-            f"{second.memory!r}. Learn all parts with the same arguments."
-        )
-    for name in _ALIKE:
-        mine, other = getattr(first, name), getattr(second, name)
-        if mine != other:
+    for name, attribute in _ALIKE.items():
+        if getattr(first, attribute) != getattr(second, attribute):
             yield (
-                f"`{name}` must be the same in both, {mine!r} as in the first, got {other!r}. "
-                "Learn all parts with the same arguments."
+                f"`{name}` must be the same in both, {getattr(first, name)!r} as in the first, "
+                f"got {getattr(second, name)!r}. Learn all parts with the same arguments."
             )
     mine, other = first.network.columns, second.network.columns
     if mine and other and mine != other:
         yield (
             f"the columns must be the same in both, in the same order, {mine} as in the first, got "
             f"{other}. Pass the columns in the same order for all parts of a stream."
-        )
-    mine, other = (each._shared for each in (first, second))  # noqa: SLF001
-    if mine != other and not {first.memory_, second.memory_} & {None}:
-        yield (
-            "both must store directions in the same form, got one learner whose outputs share "
-            "directions and one whose outputs do not. Learn both with a module that returns the "
-            "outputs of its last layer."
         )
     yield from _module_differences(first.network, second.network)
     yield from _start_differences(first, second)
@@ -354,10 +342,6 @@ def refuse_worse(first: Learner, second: Learner, w: Tensor, rows: object) -> No
         )
     x, y = rows
     prepared = first.network.prepare(x)
-    if not len(prepared):
-        raise ParameterError(
-            "`rows` must contain at least one row, got none. Omit it to merge without validation."
-        )
     outputs = [first.network.outputs(prepared), second.outputs(x)]
     loss = first._loss  # noqa: SLF001  of a class of this package
     target = targets(y, len(prepared), outputs[0].shape[1], loss, outputs[0])
@@ -413,16 +397,14 @@ def merge(first: Any, second: Any, rows: object = None) -> None:
     MergeWarning
         If the two parts fit together poorly; the merge is done.
     """
-    where = f"{type(first).__name__}.merge"
     for difference in differences(first, second):
-        raise MergeError(difference, where)
+        raise MergeError(difference)
     if second.memory_ is None:
         return
     if not bool(second._weights.isfinite().all()):  # noqa: SLF001  private state of both learners
         raise NumericalError(
             "the weights of the second learner must be finite, got nan or infinity. "
-            "Restore earlier weights.",
-            where,
+            "Restore earlier weights."
         )
     before = {name: getattr(first, name) for name in first.state_attributes if "." not in name}
     weights = first.network.weights()
@@ -434,7 +416,7 @@ def merge(first: Any, second: Any, rows: object = None) -> None:
             setattr(first, name, value)
         raise
     if message is not None:
-        warnings.warn(f"{where}: {message}", MergeWarning, stacklevel=4)
+        warnings.warn(f"{type(first).__name__}.merge: {message}", MergeWarning, stacklevel=4)
 
 
 def _join(first: Any, second: Any, rows: object) -> str | None:

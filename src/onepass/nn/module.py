@@ -16,6 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from onepass import linalg
 from onepass.nn.batch import Batch, RowsLike, batch
 from onepass.nn.function import (
     Function,
@@ -27,8 +28,7 @@ from onepass.nn.function import (
 )
 from onepass.nn.jacobian import Derivative
 from onepass.nn.probe import Probe, linear_in_weights
-from onepass.nn.selection import jacobian_buffer, select, split_vector
-from onepass.types import ArrayLike
+from onepass.nn.selection import select
 from onepass.validation import whole
 
 __all__ = ["Network"]
@@ -40,7 +40,7 @@ class Network:
     The module is evaluated in evaluation mode, whatever its training flag: batch normalisation uses
     its running statistics, dropout is off. Flags, frozen parameters, ``grad``, ``requires_grad``
     and buffers do not change; changes of buffers or attributes by ``forward`` are undone. Only
-    ``set_weights`` and ``move`` change parameters, and only those that learn.
+    ``set_weights`` changes parameters, and only those that learn.
 
     A module must be deterministic and treat rows independently. Both are tested on the first rows.
 
@@ -56,8 +56,6 @@ class Network:
     chunk : int, optional
         Number of rows of J computed at once, >= 1. Default: as many as fit in 64 MiB of temporary
         memory (256 MiB on an accelerator), and at least one.
-    where : str, default "op.nn"
-        The public call, for messages.
     last : str, optional
         Name of the argument that selects the last layer. Default: ``"learns"`` if it is "last".
 
@@ -79,8 +77,8 @@ class Network:
     Raises
     ------
     ParameterError
-        If no parameter is selected, a name is unknown, parameters are on several devices, or (with
-        the first rows) the module mixes rows or is random.
+        If no parameter is selected, a name is unknown, or (with the first rows) the module mixes
+        rows or is random.
     TypeMismatchError
         If ``module`` is not a module, or its weights are not real numbers of one dtype.
 
@@ -98,9 +96,8 @@ class Network:
     >>> outputs, J = net.jacobian([[2.0, 5.0], [1.0, 0.0]])
     >>> J.tolist()
     [[2.0, 5.0], [1.0, 0.0]]
-    >>> net.move(torch.tensor([0.5, 0.0]))
     >>> net.outputs([[2.0, 5.0]]).item()
-    18.0
+    17.0
     """
 
     function_class: ClassVar[type[Function]] = Function
@@ -111,7 +108,6 @@ class Network:
         learns: str | Sequence[str] = "all",
         *,
         chunk: int | None = None,
-        where: str = "op.nn",
         last: str | None = None,
     ) -> None:
         if chunk is not None:
@@ -124,8 +120,7 @@ class Network:
         self.names = self._selection.names
         self.shapes = self._selection.shapes
         self.p = self._selection.p
-        self._where = where
-        self._function = self.function_class(module, self._selection, where)
+        self._function = self.function_class(module, self._selection)
         self._derivative = Derivative(self._function, chunk)
         self._probe = Probe(self._function, last="learns" if learns == "last" else last)
         self._warned = False
@@ -156,6 +151,11 @@ class Network:
         """The device of the module."""
         return self._selection.parameters[0].device
 
+    @property
+    def like(self) -> Tensor:
+        """An empty tensor in the working precision, float32 for half precision, on the device."""
+        return linalg.widened(torch.empty(0, dtype=self.dtype, device=self.device))
+
     # -- weights ----------------------------------------------------------------------------------
 
     def weights(self) -> Tensor:
@@ -163,39 +163,12 @@ class Network:
         return torch.cat([each.detach().reshape(-1) for each in self._selection.parameters])
 
     @synchronized
-    def set_weights(self, w: ArrayLike | Tensor) -> None:
-        """Write w into the module's parameters, in place.
-
-        Parameters
-        ----------
-        w : Tensor or array of shape (p,)
-
-        Raises
-        ------
-        ShapeError, TypeMismatchError
-            If w is not a vector of p real numbers on the module's device.
-        """
-        parts = split_vector(w, "w", self._selection)
+    def set_weights(self, w: Tensor) -> None:
+        """Write w (p,) into the module's parameters, in place."""
+        parts = w.detach().split(self._selection.sizes)
         with torch.no_grad():
             for each, part in zip(self._selection.parameters, parts, strict=True):
-                each.copy_(part)
-
-    @synchronized
-    def move(self, step: ArrayLike | Tensor) -> None:
-        """Add a step to w, in place.
-
-        Parameters
-        ----------
-        step : Tensor or array of shape (p,)
-
-        Raises
-        ------
-        ShapeError, TypeMismatchError
-            If ``step`` is not a vector of p real numbers on the module's device.
-        """
-        parts = split_vector(step, "step", self._selection)
-        with torch.no_grad():
-            torch._foreach_add_(list(self._selection.parameters), parts)
+                each.copy_(part.view(each.shape))
 
     # -- rows -------------------------------------------------------------------------------------
 
@@ -229,13 +202,12 @@ class Network:
         if isinstance(x, Batch):
             return x
         self._function.read_module()
-        dtype = self._function.input_dtype
         with torch.inference_mode(mode=False):  # tensors of inference mode have no derivative
-            rows = batch(x, dtype, self.device, self.columns)
+            rows = batch(x, self._function.input_dtype, self.device, self.columns)
         if not self._warned:
             self._warned = True
-            warn_training_mode(self.module, self._where, stacklevel=3)
-        return self._probe(rows, dtype)
+            warn_training_mode(self.module, stacklevel=3)
+        return self._probe(rows)
 
     # -- the function -----------------------------------------------------------------------------
 
@@ -255,11 +227,6 @@ class Network:
             one tensor with n rows.
         """
         return self._function.outputs(self.prepare(x))
-
-    @synchronized
-    def check_indices(self, x: RowsLike) -> None:
-        """Check indices into embedding tables; raise ``ShapeError`` if one is out of range."""
-        self._function.check_indices(self.prepare(x))
 
     @synchronized
     def is_linear(self, x: RowsLike) -> bool | None:
@@ -282,19 +249,17 @@ class Network:
             Contiguous buffer of the dtype of w with at least n·c rows of p; J is its first n·c
             rows. Reusing it avoids allocations.
         c : int, optional
-            Required number of outputs per row.
+            Required number of outputs per row; default: that of the first row, which takes one more
+            forward pass.
 
         Raises
         ------
         ShapeError, TypeMismatchError, NotFiniteError
-            As for ``outputs``; or if ``out`` or ``c`` does not fit.
+            As for ``outputs``; or if a row has another number of outputs.
         """
         rows = self.prepare(x)
         with torch.inference_mode(mode=False):
-            return self._derivative.jacobian(
-                rows,
-                lambda height: jacobian_buffer(height, out, self._selection, c and rows.n * c),
-            )
+            return self._derivative.jacobian(rows, out, c)
 
     @synchronized
     def gradient(self, x: RowsLike, v: Tensor | Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
@@ -310,7 +275,7 @@ class Network:
         Raises
         ------
         ShapeError, TypeMismatchError, NotFiniteError
-            As for ``outputs``; or if v does not have the shape of the outputs.
+            As for ``outputs``.
         """
         rows = self.prepare(x)
         with torch.inference_mode(mode=False):

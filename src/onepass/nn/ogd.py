@@ -40,10 +40,8 @@ from torch import Tensor
 
 from onepass import linalg, validation
 from onepass.errors import TaskWarning, public
-from onepass.linalg.interrupt import Interrupt
 from onepass.memory.choice import specification
 from onepass.nn.batch import Batch, refuse_width
-from onepass.nn.function import plain_mode
 from onepass.nn.gradients import (
     GradientsName,
     check_gradients,
@@ -183,7 +181,7 @@ class OGD(Learner):
         self._curvature = 0.0  # the largest so far
         self._specification = specification(memory)
         start_memory(
-            self._specification, 1, self._like
+            self._specification, 1, self.network.like
         )  # raises if the specification cannot be used
         self._memory: Any = None
         self._task_rows = 0  # rows of the task so far
@@ -217,12 +215,9 @@ class OGD(Learner):
             )
         if self._drawn is None:
             return self
-        interrupt = Interrupt()
-        net = self.network
-        with net.lock, interrupt.held(), plain_mode(net.device, net.p):
+        with self._exclusively():
             self._learn(None, None, self._drawn[: self._task_rows].flatten(0, 1))
             self._drawn, self._task_rows, self.tasks_ = None, 0, self.tasks_ + 1
-        interrupt.raise_pending()
         self._warn_if_full(3)
         return self
 
@@ -244,7 +239,7 @@ class OGD(Learner):
             k = gradients_per_row(self._gradients, self._outputs or 1)
             self._drawn.reshape(self.per_task, k, self.network.p)
         if self._memory is not None:
-            self._memory.split(self._like.new_zeros(1, self.network.p).T)
+            self._memory.split(self.network.like.new_zeros(1, self.network.p).T)
 
     def _rows_a_step(self, n: int) -> int:
         return min(self.batch, n)
@@ -330,7 +325,7 @@ class OGD(Learner):
             at, places = list(chosen.values()), list(chosen)
         k, p = gradients_per_row(self._gradients, y.shape[1]), self.network.p
         if at == []:
-            return self._like.new_empty((0, k, p)), places
+            return self.network.like.new_empty((0, k, p)), places
         found, _ = row_gradients(self.network, rows, y, self._gradients, at)
         return found.reshape(-1, k, p), places
 
@@ -350,7 +345,7 @@ class OGD(Learner):
         if self._memory is None:
             at_once = self.per_task or self.batch
             at_once *= gradients_per_row(self._gradients, self._outputs or 1)
-            p, like = self.network.p, self._like
+            p, like = self.network.p, self.network.like
             self._memory = start_memory(self._specification, p, like, at_once)
         self._memory = insert_gradients(self._memory, self._weights, J)
 

@@ -51,16 +51,21 @@ from torch import Tensor
 
 from onepass import linalg
 from onepass.errors import MergeError, ModuleError, NumericalError, ParameterError, public
-from onepass.linalg.interrupt import Interrupt
 from onepass.memory import Basis, NoMemory
+from onepass.memory.blocks import Blocks
 from onepass.memory.choice import specification
 from onepass.memory.principal import ForgettingBound, certified
 from onepass.nn.batch import Batch, RowsLike
-from onepass.nn.function import plain_mode
 from onepass.nn.kalman import Covariance
 from onepass.nn.learner import Learner, full_memory_message
 from onepass.nn.losses import Loss
-from onepass.nn.memory import MemoryPlacement, pending_step, variances
+from onepass.nn.memory import (
+    check_possible,
+    device_name,
+    dtype_name,
+    pending_step,
+    variances,
+)
 from onepass.nn.merge import fingerprint, merge
 from onepass.nn.saving import register
 from onepass.serialization.state import nbytes
@@ -190,17 +195,15 @@ class ORFit(Learner):
         self._started_at: str | None = None  # fingerprint of these weights
         self._linear: bool | None = None  # whether the module is linear in its weights
         self._shared: int | None = None  # number of outputs that share directions
-        self._specification = specification(memory)
+        self._specification: Any = specification(memory)
         if self.noise and self._specification == Basis():
             self._specification = Covariance()  # of tensors; P₀ = I
-        placement = MemoryPlacement.of(
-            memory_dtype, memory_device, by_layer=by_layer, where=self._where
-        )
-        placement.check_possible(self._specification, self.noise)
-        self._split = self._split_over(group, by_layer=bool(by_layer))
+        self.memory_dtype = dtype_name(memory_dtype)
+        self.memory_device = device_name(memory_device)
+        self.by_layer = bool(by_layer)
+        check_possible(self._specification, self.noise, self.memory_dtype, by_layer=self.by_layer)
+        self._split = self._split_over(group)
         self._stored = self._split.size if self._split else self.network.p  # weights, here
-        self.memory_dtype, self.memory_device, self.by_layer = placement
-        self._placement = placement
 
     def _network_class(self, module: Any) -> Any:
         if not any(hasattr(each, "to_local") for each in getattr(module, "parameters", list)()):
@@ -209,19 +212,19 @@ class ORFit(Learner):
 
         return ShardedNetwork
 
-    def _split_over(self, group: Any, *, by_layer: bool) -> Any:
+    def _split_over(self, group: Any) -> Any:
         """Return the part of the weights of this process; None if it stores all of them."""
         if group is None and not hasattr(self.network, "group"):
             return None
         from onepass.nn.split import ProcessSplit  # noqa: PLC0415  imports torch.distributed
 
-        if by_layer or hasattr(self._specification, "prior"):
+        if self.by_layer or hasattr(self._specification, "prior"):
             raise ParameterError(
                 "`memory` must have a limit, or noise must be 0, and `by_layer` must be False for "
                 f"weights that are split over processes, got memory={self.memory!r}, "
-                f"noise={self.noise:g}, by_layer={by_layer}. Use op.memory.Principal(m)."
+                f"noise={self.noise:g}, by_layer={self.by_layer}. Use op.memory.Principal(m)."
             )
-        return ProcessSplit(self.network, group, self._where)
+        return ProcessSplit(self.network, group)
 
     @property
     def inconsistent_rows_(self) -> int:
@@ -315,11 +318,8 @@ class ORFit(Learner):
                 "the weights must not be split over processes, got a learner with "
                 "`group`. Save both, and merge them after op.nn.load in one process."
             )
-        interrupt = Interrupt()
-        net = self.network
-        with net.lock, interrupt.held(), plain_mode(net.device, net.p):
+        with self._exclusively():
             merge(self, other, rows)
-        interrupt.raise_pending()
         self._warn_if_full(3)
         return self
 
@@ -407,8 +407,8 @@ class ORFit(Learner):
         if self._split and rows is not None:  # None: merge, which learns no batch
             self._split.check_equal(self._weights, rows)
         if self._shared:
-            kind, few = self._placement.kind(self._like), self._per_output(c)
-            self._memory = few.start(self.network.p // c, 1, self.noise, kind)
+            few = self._per_output(c)
+            self._memory = few.start(self.network.p // c, 1, self.noise, self._kind)
         else:
             self._memory = self._start_memory(c)
         self._started_at = fingerprint(self._weights)
@@ -416,8 +416,20 @@ class ORFit(Learner):
 
     def _start_memory(self, c: int) -> Any:
         """Return an empty memory, of the weights that this process stores."""
-        given = self._specification, self.network, self.noise, self._stored, c, self._like
-        return self._placement.start_memory(*given)
+        if not self.by_layer:
+            return self._specification.start(self._stored, c, self.noise, self._kind)
+        places = tuple(
+            tuple((piece.start, piece.stop) for piece in pieces)
+            for pieces in self.network.layers.values()
+        )
+        return Blocks.start(self._specification, places, self.noise, c, self._kind)
+
+    @property
+    def _kind(self) -> Tensor:
+        """An empty tensor with the dtype and device of the memory."""
+        like = self.network.like
+        dtype = getattr(torch, self.memory_dtype) if self.memory_dtype else like.dtype
+        return torch.empty(0, dtype=dtype, device=self.memory_device or like.device)
 
     def _variances(self) -> Any:
         memory = self._start_memory(1) if self._memory is None else self._memory
@@ -440,7 +452,7 @@ class ORFit(Learner):
         float(self._forgotten + self._inconsistent)
         if self._memory is not None:
             split = getattr(self._memory, "split", None) or self._memory.variances
-            split(self._like.new_zeros(1, self._stored // (self._shared or 1)).T)
+            split(self.network.like.new_zeros(1, self._stored // (self._shared or 1)).T)
 
     def _full_message(self) -> str | None:
         remedy = "Use noise > 0, a smaller memory, or a wider network."

@@ -196,8 +196,7 @@ def check_has_gradient(function: Function, rows: Batch) -> None:
         "outputs that depend on these weights without a derivative: forward, in "
         "evaluation mode, uses torch.no_grad(), torch.inference_mode(), detach(), "
         "item() or numpy(). Remove these calls, or use them only before the layers "
-        "that learn, and select these layers, such as learns='last'.",
-        function.where,
+        "that learn, and select these layers, such as learns='last'."
     )
 
 
@@ -218,14 +217,12 @@ class Probe:
         self._checked_independent = set[_Kind]()
         self._as_real = set[_Kind]()
 
-    def __call__(self, rows: Batch, dtype: torch.dtype) -> Batch:
+    def __call__(self, rows: Batch) -> Batch:
         """Check the module on some of these rows.
 
         Parameters
         ----------
         rows : Batch
-        dtype : torch.dtype
-            Dtype of the module.
 
         Returns
         -------
@@ -242,13 +239,13 @@ class Probe:
         """
         kind = tuple((each.ndim, each.is_floating_point()) for each in rows.tensors)
         if kind in self._as_real:
-            return self(rows.real(dtype), dtype)
+            return self(rows.real(self._function.input_dtype))
         try:
             self._check(rows, kind)
         except Exception:
             if kind not in self._checked_deterministic and holds_indices(rows):
                 with suppress(Exception):
-                    real = self(rows.real(dtype), dtype)
+                    real = self(rows.real(self._function.input_dtype))
                     self._as_real.add(kind)
                     return real
             raise
@@ -274,8 +271,7 @@ class Probe:
             raise ParameterError(
                 "the module must be deterministic, but two calls with the same row gave different "
                 "outputs in evaluation mode. Disable random layers (F.dropout(..., "
-                "training=self.training)), and store no state between calls.",
-                function.where,
+                "training=self.training)), and store no state between calls."
             )
 
     def _check_rows_independent(self, rows: Batch) -> bool:
@@ -304,8 +300,7 @@ class Probe:
             raise ParameterError(
                 f"`{self._last}='last'` selects the layer registered last, "
                 f"{layer_of(names[-1])!r}, but the layer that produces the outputs is "
-                f"{last!r}. Name the layer to train: {self._last}={last!r}.",
-                function.where,
+                f"{last!r}. Name the layer to train: {self._last}={last!r}."
             )
         return outputs
 

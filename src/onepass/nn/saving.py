@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onepass.errors import CheckpointError, ParameterError, TypeMismatchError
+from onepass.errors import CheckpointError, ParameterError
 from onepass.nn import parts
 from onepass.nn.selection import find_nonfinite
 from onepass.serialization import archive
@@ -201,12 +201,6 @@ def load(
     >>> float((again.predict(x) - net.predict(x)).abs().max())
     0.0
     """
-    if isinstance(path, torch.nn.Module):
-        raise TypeMismatchError(
-            f"`path` must be a path, got the module {type(path).__name__}. The path is "
-            "the first argument: op.nn.load(path, module).",
-            "op.nn.load",
-        )
     where = os.fspath(path)
     _check_replaced(replaced)
     saved = parts.Parts(path) if Path(path).is_dir() else None
@@ -227,9 +221,6 @@ def load(
     learned = from_state(tree["learned"], where, device=device)
     if set(learned) != {_plain(name) for name in learner.state_attributes}:
         raise damaged(where, f"the state does not match {cls.__name__}")
-    fitted, c = (learned[_plain(name)] for name in ("calibration_", "_outputs"))
-    if fitted is not None and np.shape(fitted) != (4 + 2 * (c or 0),):
-        raise damaged(where, "the state of probabilities has another size")
     _restore_state(learner, learned, where)
     with torch.no_grad():
         for each, value in pairs:
@@ -289,12 +280,6 @@ def _write(tensor: Any, value: Tensor) -> None:
 
 def _matched_pairs(saved: Any, module: torch.nn.Module, where: str) -> list[tuple[Tensor, Tensor]]:
     """Return pairs of each weight or buffer of the module and its saved value."""
-    if not isinstance(module, torch.nn.Module):
-        raise CheckpointError(
-            "`module` must be a torch.nn.Module like the saved module, got "
-            f"{type(module).__name__}. Create it again and pass it to op.nn.load.",
-            where,
-        )
     pairs = []
     for kind, there in _parts(module).items():
         for name in [*saved[kind], *there]:

@@ -11,25 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
-from types import MappingProxyType
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from onepass import linalg
-from onepass.errors import ParameterError, ShapeError, TypeMismatchError, did_you_mean, join_names
-from onepass.nn.batch import SHAPED
-from onepass.types import ArrayLike
+from onepass.errors import ParameterError, TypeMismatchError, did_you_mean, join_names
 
 __all__ = [
     "Selection",
     "find_nonfinite",
-    "jacobian_buffer",
     "layer_of",
     "select",
-    "split_vector",
 ]
 
 
@@ -54,9 +47,6 @@ class Selection:
     names: tuple[str, ...]
     parameters: tuple[torch.nn.Parameter, ...]
 
-    def __reduce__(self) -> Any:
-        return Selection, (self.names, self.parameters)  # cached properties cannot be copied
-
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """Shape of each parameter."""
@@ -79,19 +69,19 @@ class Selection:
         for name, size in zip(self.names, self.sizes, strict=True):
             found[name] = slice(start, start + size)
             start += size
-        return MappingProxyType(found)
+        return found
 
     @cached_property
     def layers(self) -> Mapping[str, tuple[slice, ...]]:
         """Positions of the weights of each layer; adjacent slices are joined."""
         found: dict[str, list[slice]] = {}
         for name, piece in self.slices.items():
-            split_vector = found.setdefault(layer_of(name), [])
-            if split_vector and split_vector[-1].stop == piece.start:
-                split_vector[-1] = slice(split_vector[-1].start, piece.stop)
+            pieces = found.setdefault(layer_of(name), [])
+            if pieces and pieces[-1].stop == piece.start:
+                pieces[-1] = slice(pieces[-1].start, piece.stop)
             else:
-                split_vector.append(piece)
-        return MappingProxyType({name: tuple(split_vector) for name, split_vector in found.items()})
+                pieces.append(piece)
+        return {name: tuple(pieces) for name, pieces in found.items()}
 
 
 def layer_of(name: str) -> str:
@@ -127,8 +117,7 @@ def select(module: torch.nn.Module, learns: str | Sequence[str]) -> Selection:
     Raises
     ------
     ParameterError
-        If nothing is selected, a name is unknown or frozen, a parameter is not yet initialised, or
-        parameters are on several devices or share memory.
+        If nothing is selected, a name is unknown or frozen, or parameters share memory.
     TypeMismatchError
         If ``module`` is not a module, or the selected parameters have several or complex dtypes.
     """
@@ -143,7 +132,6 @@ def select(module: torch.nn.Module, learns: str | Sequence[str]) -> Selection:
             "weights cannot be replaced. Pass the module that it was created from."
         )
     named = dict(module.named_parameters())
-    _refuse_unready(module, named)
     free = {name: each for name, each in named.items() if each.requires_grad}
     if not free:
         reason = "none of its parameters does" if named else "it has no parameters"
@@ -174,9 +162,7 @@ def _chosen(
         found = {name for alias, name in aliases if layer_of(alias) == last}
         return tuple(name for name in free if name in found)
     patterns = [learns] if isinstance(learns, str) else learns
-    texts = isinstance(patterns, Iterable) and not isinstance(patterns, Mapping)
-    patterns = list(patterns) if texts else []
-    if not patterns or not all(isinstance(each, str) for each in patterns):
+    if not patterns:
         raise ParameterError(
             "`learns` must be 'all', 'last', or names or patterns of parameters or "
             f"layers, got {learns!r}. The parameters are {join_names(list(named), 20)}."
@@ -214,33 +200,6 @@ def _means(pattern: str, name: str) -> bool:
     return any(fnmatchcase(".".join(parts[:k]), pattern) for k in range(1, len(parts) + 1))
 
 
-def _refuse_unready(module: torch.nn.Module, named: Mapping[str, Tensor]) -> None:
-    buffers = dict(module.named_buffers())
-    for name, each in {**named, **buffers}.items():
-        if torch.nn.parameter.is_lazy(each):
-            raise ParameterError(
-                f"`module` must have initialised parameters, but {name!r} is lazy. Call "
-                "the module with a few rows first."
-            )
-        if each.is_inference():
-            raise ParameterError(
-                "`module` must be created outside of torch.inference_mode(), whose "
-                f"tensors cannot be trained, but {name!r} was not. Create the module, "
-                "or copy it by copy.deepcopy, outside of inference mode."
-            )
-    places = {str(each.device): name for name, each in {**buffers, **named}.items()}
-    if len(places) > 1:
-        found = ", ".join(f"{name!r} on {place}" for place, name in sorted(places.items()))
-        raise ParameterError(
-            f"`module` must be on one device, got {found}. Move it with module.to(device)."
-        )
-    if "meta" in places:
-        raise ParameterError(
-            "`module` must have values, but it is on the device 'meta', where tensors "
-            "have none. Use module.to_empty(device='cpu') and load weights."
-        )
-
-
 def _refuse_mixed(chosen: Selection) -> None:
     dtypes = {each.dtype: name for name, each in zip(chosen.names, chosen.parameters, strict=True)}
     listing = ", ".join(f"{name!r} of {dtype}" for dtype, name in dtypes.items())
@@ -264,76 +223,6 @@ def _refuse_mixed(chosen: Selection) -> None:
                 f"each parameter must have its own memory, but {name!r} and {twin!r} share memory. "
                 "Tie weights by using one torch.nn.Parameter in both places."
             )
-
-
-def split_vector(w: ArrayLike | Tensor, name: str, selection: Selection) -> list[Tensor]:
-    """Split a flat vector into views of the parameters' shapes.
-
-    Parameters
-    ----------
-    w : Tensor or array of shape (p,)
-    name : str
-        Name of the argument, for messages.
-    selection : Selection
-
-    Raises
-    ------
-    ShapeError, TypeMismatchError
-        If w is not a vector of p real numbers on the device of the parameters.
-    """
-    device = selection.parameters[0].device
-    if not isinstance(w, torch.Tensor):
-        w = torch.from_numpy(np.array(w, dtype=np.float64)).to(device)
-    if w.shape != (selection.p,):
-        raise ShapeError(
-            f"`{name}` must have shape ({selection.p},), one number for each weight "
-            f"that learns, got {tuple(w.shape)}. Flatten it in the order of `names`."
-        )
-    if not w.is_floating_point() or w.device != device:
-        raise TypeMismatchError(
-            f"`{name}` must contain real numbers on {device}, got {w.dtype} on "
-            f"{w.device}. Convert it with .to(device, dtype)."
-        )
-    cut = zip(w.detach().split(selection.sizes), selection.shapes, strict=True)
-    return [piece.reshape(shape) for piece, shape in cut]
-
-
-def jacobian_buffer(
-    height: int, out: Tensor | None, selection: Selection, expected: int | None = None
-) -> Tensor:
-    """Return a buffer for rows of J: a new one, or the first rows of ``out``.
-
-    Parameters
-    ----------
-    height : int
-        Number of rows.
-    out : Tensor or None
-    selection : Selection
-    expected : int, optional
-        Required number of rows.
-
-    Raises
-    ------
-    ShapeError
-        If ``out`` does not fit, or ``height`` differs from ``expected``.
-    """
-    if expected and height != expected:
-        raise ShapeError(
-            "the module must return as many outputs per row as when first learned, got "
-            f"{height} instead of {expected}. {SHAPED}"
-        )
-    first = selection.parameters[0]
-    if out is None:
-        return torch.empty((height, selection.p), dtype=first.dtype, device=first.device)
-    fits = out.ndim == 2 and out.shape[0] >= height and out.shape[1] == selection.p
-    alike = out.dtype == first.dtype and out.device == first.device
-    if not (fits and alike and out.is_contiguous()) or out.requires_grad:
-        raise ShapeError(
-            f"`out` must be contiguous memory of {first.dtype} on {first.device} for "
-            f"{height} rows of {selection.p}, got {out.dtype} on {out.device} of shape "
-            f"{tuple(out.shape)}. Omit it to allocate J."
-        )
-    return out[:height]
 
 
 def find_nonfinite(named: Iterable[tuple[str, Tensor]]) -> str | None:

@@ -46,8 +46,6 @@ class ProcessSplit:
     network : Network
     group : torch.distributed.ProcessGroup or None
         None for a ShardedNetwork.
-    where : str
-        The public call, for messages.
 
     Raises
     ------
@@ -55,16 +53,15 @@ class ProcessSplit:
         If the group is no process group, does not contain this process, or is redundant.
     """
 
-    def __init__(self, network: Network, group: Any, where: str) -> None:
+    def __init__(self, network: Network, group: Any) -> None:
         self.sharded = isinstance(network, ShardedNetwork)
         self.group = getattr(network, "group", group)
         if self.sharded != (group is None) or not isinstance(self.group, ProcessGroup):
             raise ParameterError(
                 "`group` must be a process group that contains this process, and None for a module "
-                f"of fully_shard, got {group!r}. Pass torch.distributed.group.WORLD.",
-                where,
+                f"of fully_shard, got {group!r}. Pass torch.distributed.group.WORLD."
             )
-        self.p, self._where = network.p, where
+        self.p = network.p
         self.rank, size = distributed.get_rank(self.group), distributed.get_world_size(self.group)
         self._room = -(-self.p // size)
         first, end = (min(self._room * k, self.p) for k in (self.rank, self.rank + 1))
@@ -90,8 +87,7 @@ class ProcessSplit:
             raise ParameterError(
                 "all processes must begin with the same weights, and learn the same "
                 "rows, got different ones. Call torch.manual_seed before the module is "
-                "created, and pass all rows to each process.",
-                self._where,
+                "created, and pass all rows to each process."
             )
 
     def part(self, array: Tensor) -> Tensor:
@@ -163,8 +159,6 @@ class ShardedNetwork(Network):
         Module of ``fully_shard``.
     *more
         As of :class:`~onepass.nn.module.Network`.
-    where : str
-        The public call, for messages.
     **options
         As of :class:`~onepass.nn.module.Network`.
 
@@ -178,8 +172,8 @@ class ShardedNetwork(Network):
     function_class = _ShardedFunction
     _function: _ShardedFunction
 
-    def __init__(self, module: torch.nn.Module, *more: Any, where: str, **options: Any) -> None:
-        super().__init__(module, *more, where=where, **options)
+    def __init__(self, module: torch.nn.Module, *more: Any, **options: Any) -> None:
+        super().__init__(module, *more, **options)
         found = {
             (each.device_mesh, each.placements) if isinstance(each, DTensor) else None
             for each in self.parameters
@@ -190,8 +184,7 @@ class ShardedNetwork(Network):
                 "the parameters that learn must be float32 or float64, and all be "
                 "split along their first axis over one group of processes, got "
                 f"{sorted(map(str, found))} of {self.dtype}. Apply fully_shard to the "
-                "whole module and to its layers, over a mesh of one dimension.",
-                where,
+                "whole module and to its layers, over a mesh of one dimension."
             )
         self.group = placed[0].get_group()
 

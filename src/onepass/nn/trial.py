@@ -8,34 +8,18 @@ contains the number of rows learned.
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import torch
 
-from onepass.errors import ModuleError, OnepassError, ShapeError
+from onepass.errors import ModuleError, OnepassError
 from onepass.nn.batch import Batch, RowsLike, first_line, raised_by_module, refuse_width
 from onepass.nn.module import Network
 
-__all__ = ["Call", "check_all_rows", "locate_failure", "prepare_rows"]
+__all__ = ["check_all_rows", "locate_failure", "prepare_rows"]
 
 _ROWS = 64
 _BYTES = 1 << 22  # of inputs: activations of layers may be much larger
-
-
-class Call(NamedTuple):
-    """Arguments of a call of ``learn`` or ``test_then_train``.
-
-    Parameters
-    ----------
-    network : Network
-    rows : Batch
-    where : str
-        The public call, for messages.
-    """
-
-    network: Network
-    rows: Batch
-    where: str
 
 
 def prepare_rows(network: Network, x: RowsLike) -> Batch:
@@ -63,12 +47,13 @@ def prepare_rows(network: Network, x: RowsLike) -> Batch:
         raise
 
 
-def check_all_rows(call: Call, c: int) -> None:
+def check_all_rows(network: Network, rows: Batch, c: int) -> None:
     """Evaluate a module on all rows before any of them is learned.
 
     Parameters
     ----------
-    call : Call
+    network : Network
+    rows : Batch
     c : int
         Required number of outputs per row.
 
@@ -77,8 +62,6 @@ def check_all_rows(call: Call, c: int) -> None:
     ShapeError, ModuleError
         If the module rejects a row.
     """
-    network, rows, _where = call
-    _check_indices(call)
     bytes_ = sum(each.nbytes for each in rows.tensors) // rows.n
     width = max(1, min(_ROWS, _BYTES // max(bytes_, 1)))
     for i in range(0, rows.n, width):
@@ -90,17 +73,19 @@ def check_all_rows(call: Call, c: int) -> None:
         except Exception:  # noqa: BLE001  a module may only accept single rows
             found = _first_failing_row(network, part)
             if found is not None:
-                _raise_module_error(call, found[1], i + found[0], 0)
+                _raise_module_error(found[1], rows.n, i + found[0], 0)
         else:
             refuse_width(c_part, c)
 
 
-def locate_failure(call: Call, error: Exception, i: int, n: int) -> None:
+def locate_failure(network: Network, rows: Batch, error: Exception, i: int, n: int) -> None:
     """Add to an error the failing rows of a step and the number of rows learned before it.
 
     Parameters
     ----------
-    call : Call
+    network : Network
+    rows : Batch
+        All rows of the call.
     error : Exception
         The error of the step; the caller re-raises it if this returns.
     i, n : int
@@ -112,33 +97,22 @@ def locate_failure(call: Call, error: Exception, i: int, n: int) -> None:
         If the module raised the error.
     """
     if raised_by_module(error):
-        found = _first_failing_row(call.network, call.rows[i : i + n]) if n > 1 else None
+        found = _first_failing_row(network, rows[i : i + n]) if n > 1 else None
         at, error = (0, error) if found is None else found
-        _raise_module_error(call, error, i + at, i, n if found is None else 1)
-    _add_row_number(call, error, i, i)
+        _raise_module_error(error, rows.n, i + at, i, n if found is None else 1)
+    _add_row_number(error, rows.n, i, i)
 
 
-def _add_row_number(call: Call, error: Exception, i: int, learned: int) -> None:
+def _add_row_number(error: Exception, total: int, i: int, learned: int) -> None:
     """Add the number of the failing row to an error, except for row 0."""
     if not i:
         return
-    done = _progress(call, learned)
+    done = _progress(total, learned)
     if isinstance(error, OnepassError):
         error.row = i + (error.row or 0)
         error.remedy = f"{error.remedy} {done}".strip()
     else:
-        error.add_note(f"{call.where}: The error was raised at row {i}. {done}")
-
-
-def _check_indices(call: Call) -> None:
-    """Check indices into embedding tables."""
-    try:
-        call.network.check_indices(call.rows)
-    except ShapeError:
-        raise
-    except Exception as error:
-        if not raised_by_module(error):  # the failing row is found later
-            raise
+        error.add_note(f"The error was raised at row {i}. {done}")
 
 
 def _first_failing_row(network: Network, rows: Batch) -> tuple[int, Exception] | None:
@@ -153,17 +127,16 @@ def _first_failing_row(network: Network, rows: Batch) -> tuple[int, Exception] |
     return None
 
 
-def _raise_module_error(call: Call, error: Exception, i: int, learned: int, n: int = 1) -> NoReturn:
-    """Raise for row i, or one of n rows starting at i, after ``learned`` rows of the call."""
+def _raise_module_error(error: Exception, total: int, i: int, learned: int, n: int = 1) -> NoReturn:
+    """Raise for row i of the call, or one of n rows starting at i, after ``learned`` rows."""
     if not raised_by_module(error):
-        _add_row_number(call, error, i, learned)
+        _add_row_number(error, total, i, learned)
         raise error
     rows = f" of the rows {i} to {i + n - 1}" if n > 1 else ""
     raise ModuleError(
         f"the module must evaluate each row{rows}",
-        call.where,
         got=_describe(error),
-        remedy=_progress(call, learned),
+        remedy=_progress(total, learned),
         row=i if n == 1 else None,
     ) from error
 
@@ -174,15 +147,15 @@ def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
-def _progress(call: Call, k: int) -> str:
-    """Describe how many rows of a call were learned and how to continue."""
+def _progress(total: int, k: int) -> str:
+    """Describe how many of the rows of a call were learned and how to continue."""
     if not k:
-        again = " and pass the other rows again" if call.rows.n > 1 else ""
+        again = " and pass the other rows again" if total > 1 else ""
         return (
-            f"None of the {call.rows.n} row(s) was learned: drop the failing row{again}, "
+            f"None of the {total} row(s) was learned: drop the failing row{again}, "
             "or fix the module."
         )
     return (
-        f"{k} of the {call.rows.n} rows were learned (see `rows_seen_`): continue with "
+        f"{k} of the {total} rows were learned (see `rows_seen_`): continue with "
         f"X[{k}:], without the failing row."
     )

@@ -117,7 +117,7 @@ def trainable_parameters(module: torch.nn.Module) -> dict[str, torch.nn.Paramete
 def _as_batch(x: RowsLike, like: Tensor, columns: Mapping[str, list[str]] | None = None) -> Batch:
     """Convert rows for the module, as in op.nn; a list is one array of rows."""
     if isinstance(x, list):
-        x = numbers(x, "x", "Encode text first.").to(like.device)
+        x = numbers(x, "x").to(like.device)
     found = batch(x, like.dtype, like.device, columns)
     if any(each.is_complex() for each in found.tensors):
         raise TypeMismatchError(
@@ -203,7 +203,7 @@ def _among(classes: Sequence[int], outputs: Tensor, loss: str) -> Tensor:
 
 def _as_tensor(y: ArrayLike | Tensor, like: Tensor) -> Tensor:
     """Convert targets to a tensor on the device of the module, finite in its precision."""
-    tensor = numbers(y, "y", "Encode text first.").to(like.device)
+    tensor = numbers(y, "y").to(like.device)
     tensor = tensor.clone() if tensor.is_inference() else tensor
     good = torch.isfinite(tensor.to(like.dtype))
     if not bool(good.all()):  # one synchronisation per block, before the weights change
@@ -233,7 +233,7 @@ def module_outputs(
     Batch normalisation uses its running statistics for a batch of one row.
     """
     rows = x if isinstance(x, Batch) else Batch((x,), {}, len(x), len(x))
-    with module_errors(rows, where, lambda: None):
+    with module_errors(rows, lambda: None):
         try:
             outputs = forward(module, buffers, rows)
         except ValueError:

@@ -246,37 +246,42 @@ def thresholds(given: object, names: list[str]) -> dict[str, float]:
     ParameterError
         If a threshold is missing or not in (0, 1], or a name matches no layer.
     """
+    levels: Mapping[str, object] = dict.fromkeys(names, given)
     if isinstance(given, Mapping):
-        return {name: _level(_threshold_of(given, name, names)) for name in names}
-    if isinstance(given, Sequence) and not isinstance(given, str):
+        levels = _thresholds_by_name(given, names)
+    elif isinstance(given, Sequence) and not isinstance(given, str):
         if len(given) != len(names):
             raise ParameterError(
                 f"`threshold` must have one number for each of the {len(names)} layers "
                 f"{join_names(names)}, got {len(given)}. Pass one number for all "
                 "layers, or a dict by layer name."
             )
-        return {name: _level(each) for name, each in zip(names, given, strict=True)}
-    return {name: _level(given) for name in names}
+        levels = dict(zip(names, given, strict=True))
+    return {
+        name: validation.in_range(level, "threshold", above=0.0, high=1.0)
+        for name, level in levels.items()
+    }
 
 
-def _threshold_of(given: Mapping[str, object], name: str, names: list[str]) -> Any:
-    for pattern in given:
-        if not any(fnmatchcase(each, str(pattern)) for each in names):
+def _thresholds_by_name(given: Mapping[str, object], names: list[str]) -> dict[str, object]:
+    """Return the level of the first pattern that matches each name."""
+    levels: dict[str, object] = {}
+    for pattern, level in given.items():
+        matches = [name for name in names if fnmatchcase(name, str(pattern))]
+        if not matches:
             raise ParameterError(
                 f"`threshold` must name layers, got {pattern!r}, which matches none of "
                 f"{join_names(names)}. Use their names or patterns, such as '*'."
             )
-    for pattern, level in given.items():
-        if fnmatchcase(name, str(pattern)):
-            return level
-    raise ParameterError(
-        f"`threshold` must have a number for each layer, got none for {name!r}. Add the "
-        "layer, or '*' as the last pattern for all other layers."
-    )
-
-
-def _level(given: object) -> float:
-    return validation.in_range(given, "threshold", above=0.0, high=1.0)
+        for name in matches:
+            levels.setdefault(name, level)
+    for name in names:
+        if name not in levels:
+            raise ParameterError(
+                f"`threshold` must have a number for each layer, got none for {name!r}. Add the "
+                "layer, or '*' as the last pattern for all other layers."
+            )
+    return levels
 
 
 def partition_parameters(
@@ -314,7 +319,12 @@ def partition_parameters(
     shifts = {id(bias) for each in found.values() for bias in each.biases} - projected
     strange = {n: p for n, p in chosen.items() if id(p) not in projected | shifts}
     if not chosen_layers or (strange and others == "refuse"):
-        raise _unsupported_parameters(strange)
+        names = join_names(list(strange)) if strange else "biases alone"
+        raise ParameterError(
+            "`module` must have linear layers or convolutions in the optimizer, and no "
+            f"other parameters, got {names}. Name the layers to project with "
+            "`projects`, or set others='frozen' (after the first task) or others='free'."
+        )
     fixed = [p for p in chosen.values() if id(p) in shifts] if biases == "frozen" else []
     return chosen_layers, fixed + (list(strange.values()) if others == "frozen" else [])
 
@@ -345,15 +355,6 @@ def _used_elsewhere(module: nn.Module, projected: Mapping[str, Layer]) -> set[in
         for each in part.parameters(recurse=False)
         if id(each) in weights and own.get(id(part)) is not each
     }
-
-
-def _unsupported_parameters(strange: Mapping[str, nn.Parameter]) -> ParameterError:
-    found_names = join_names(list(strange)) if strange else "biases alone"
-    return ParameterError(
-        "`module` must have linear layers or convolutions in the optimizer, and no "
-        f"other parameters, got {found_names}. Name the layers to project with "
-        "`projects`, or set others='frozen' (after the first task) or others='free'."
-    )
 
 
 class GPM(Projected):

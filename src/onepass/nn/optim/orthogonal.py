@@ -127,7 +127,7 @@ class OrthogonalGradient(Projected):
         self.per_task = None if per_task is None else validation.whole(per_task, "per_task", low=1)
         self.seed = validation.whole(seed, "seed", low=0)
         self._specification = specification(memory)
-        start_memory(self._specification, 1, self._like)  # may raise
+        start_memory(self._specification, 1, self._network.like)  # may raise
         self._memory = None
         self._columns: OrthonormalBasis | None = None
         self._partial: tuple[tuple[bool, ...], OrthonormalBasis] | None = None
@@ -168,10 +168,10 @@ class OrthogonalGradient(Projected):
         labels, seed = self.gradients == "logit", (self.seed, self.tasks_)
         memory = self._memory
         if memory is None:
-            memory = start_memory(self._specification, p, self._like)
+            memory = start_memory(self._specification, p, self._network.like)
         else:
             memory = copy.deepcopy(memory)  # a failure must not leave some rows in the memory
-        interrupt, w = Interrupt(), self._network.weights().to(self._like.dtype)
+        interrupt, w = Interrupt(), self._network.weights().to(self._network.like.dtype)
         with evaluation_mode(list(self.module.modules())), self._plain_mode():
             rows = loader_rows(loader, self.per_task, seed, self._network, where, labels=labels)
             rows = rows if self.per_task is None else iter(list(rows))
@@ -215,17 +215,12 @@ class OrthogonalGradient(Projected):
             good.append(sound)
             yield J
 
-    @property
-    def _like(self) -> Tensor:
-        net = self._network
-        return linalg.widened(torch.empty(0, dtype=net.dtype, device=net.device))
-
     def _corrected_parameters(self) -> list[torch.nn.Parameter]:
         return self._chosen if self._columns is not None and len(self._columns) else []
 
     def _correct(self, parameters: list[torch.nn.Parameter], before: list[Tensor]) -> None:
         """Apply (1), in the order of the memory's weights."""
-        like = self._like.dtype
+        like = self._network.like.dtype
         moved = (each.detach() - old for each, old in zip(parameters, before, strict=True))
         step = torch.cat([each.reshape(-1).to(like) for each in moved])
         free = self._directions(self._columns, parameters).split(step[:, None]).outside[:, 0]

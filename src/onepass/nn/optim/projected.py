@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from onepass import validation
 from onepass.errors import (
     CheckpointError,
     ParameterError,
@@ -41,7 +42,6 @@ from onepass.nn.module import Network
 from onepass.nn.saving import from_tensors, tensors_of
 from onepass.nn.selection import select
 from onepass.serialization.state import nbytes
-from onepass.types import ArrayLike
 
 __all__ = ["LabelledRows", "Projected", "join_rows", "loader_rows"]
 
@@ -108,7 +108,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
             )
         self._names, self._chosen = list(found), list(found.values())
         last = "projects" if self.projects == "last" else None
-        self._network = Network(self.module, self._names, where=self._where, last=last)
+        self._network = Network(self.module, self._names, last=last)
 
     @property
     def nbytes(self) -> int:
@@ -218,30 +218,23 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
                 f"{kind or 'a plain optimizer'}. Load a plain optimizer's state into "
                 "the wrapped `optimizer`."
             )
-        missing = {"names", "tasks", self._part} - set(ours)
-        if type(ours.get("tasks")) is not int or ours["tasks"] < 0:
-            missing |= {"tasks"}
-        if missing:
-            raise CheckpointError(
-                f"the state must contain {', '.join(sorted(missing))}, got missing or "
-                "invalid entries. Create it again with state_dict()."
-            )
-        if ours["names"] != self._names:
-            raise CheckpointError(
-                f"the state must be for the parameters {', '.join(self._names)}, got "
-                f"{ours['names']}. Wrap the same module with the same `projects`."
-            )
         try:
+            tasks = validation.whole(ours["tasks"], "tasks", low=0)
+            if ours["names"] != self._names:
+                raise CheckpointError(
+                    f"the state must be for the parameters {', '.join(self._names)}, got "
+                    f"{ours['names']}. Wrap the same module with the same `projects`."
+                )
             where = f"{self._where}.load_state_dict"
             memory = from_tensors(ours[self._part], self._network.device, where)
             self._refuse_unlike(memory)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise CheckpointError(
-                "the state must be a result of state_dict(), got a damaged state: "
+                "the state must be a result of state_dict() for this module, got another: "
                 f"{error}. Create it again with state_dict()."
             ) from error
         self.optimizer.load_state_dict(rest)
-        self.tasks_ = ours["tasks"]
+        self.tasks_ = tasks
         self._take_memory(memory)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
@@ -393,7 +386,7 @@ def _check_batch(batch: object, network: Network, *, labels: bool) -> LabelledRo
                 f"`loader` must yield batches (x, y), got {len(batch)} parts. If the "
                 "module has several inputs, pass them as a tuple: ((x1, x2), y)."
             )
-        x, y = (batch[0], None) if len(batch) == 1 else batch
+        x, y = (*batch, None)[:2]
     if labels and y is None:
         raise ShapeError(
             "`loader` must yield batches (x, y) with the class of each row, got x "
@@ -405,33 +398,15 @@ def _check_batch(batch: object, network: Network, *, labels: bool) -> LabelledRo
             "in a torch.utils.data.DataLoader."
         )
     rows = network.prepare(map_tensors(x, lambda each: each.to(network.device)))
-    if isinstance(y, (torch.Tensor, np.ndarray)) and len(y) != len(rows):
-        raise ShapeError(
-            f"`y` must contain one target for each of {len(rows)} rows, got {len(y)}. "
-            "Pass each row with its target, or x only if no classes are needed."
-        )
     if not labels or not len(rows):
         return LabelledRows(rows, None)
-    with torch.no_grad():
-        like = network.outputs(rows[:1])
+    like = network.outputs(rows[:1])
     if like.shape[1] == 1:
         raise ParameterError(
             "`gradients` must be 'outputs' for a module with one output, got 'logit', "
             "the output of the class of a row. Use gradients='outputs'."
         )
-    _refuse_numbers(y)
     return LabelledRows(rows, targets(y, len(rows), like.shape[1], "one_hot", like))
-
-
-def _refuse_numbers(y: ArrayLike | Tensor) -> None:
-    """Check that targets are classes."""
-    array = y if isinstance(y, torch.Tensor) else np.asarray(y)
-    real = array.is_floating_point() if isinstance(array, torch.Tensor) else array.dtype.kind == "f"
-    if real:
-        raise TypeMismatchError(
-            "`loader` must yield the class of each row, an integer, with gradients='logit', got "
-            f"{array.dtype}. Use gradients='outputs' for regression."
-        )
 
 
 def _single_row(found: LabelledRows, i: int) -> LabelledRows:
