@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from onepass import native
 from onepass.types import Array, Floats
@@ -27,6 +26,7 @@ __all__ = [
     "plain_array",
     "plain_slices",
     "series_array",
+    "series_library",
     "write_rows",
 ]
 
@@ -40,11 +40,8 @@ _FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "Table"}
 _SERIES = {"pandas": "Series", "polars": "Series", "pyarrow": "ChunkedArray"}
 _PLAIN = frozenset(np.dtype(code) for code in "?bhilqBHILQfd")
 _ARROW = frozenset(
-    kind.id
-    for kind in (
-        pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(),
-        pa.uint32(), pa.uint64(), pa.float32(), pa.float64(),
-    )
+    ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float",
+     "double")
 )  # fmt: skip
 
 
@@ -63,9 +60,14 @@ def frame_library(X: object) -> str | None:
     return _library(X, _FRAMES)
 
 
+def series_library(y: object) -> str | None:
+    """Return the library of a column of pandas, Polars or Arrow; None for other objects."""
+    return _library(y, _SERIES)
+
+
 def is_series(y: object) -> bool:
     """Return whether y is a column of pandas, Polars or Arrow."""
-    return _library(y, _SERIES) is not None
+    return series_library(y) is not None
 
 
 def series_array(y: Any) -> Any:
@@ -101,7 +103,7 @@ def plain_slices(frame: Any) -> Iterator[Columns] | None:
         return _polars(frame, max_rows) if all(map(_is_plain_polars, frame.dtypes)) else None
     if library == "pandas":
         return _pandas(frame, max_rows) if all(map(_is_plain, frame.dtypes.tolist())) else None
-    return _arrow(frame, max_rows) if {field.type.id for field in frame.schema} <= _ARROW else None
+    return _arrow(frame, max_rows) if {str(one) for one in frame.schema.types} <= _ARROW else None
 
 
 def _is_plain(dtype: Any) -> bool:
@@ -141,10 +143,10 @@ def _pandas(frame: Any, max_rows: int) -> Iterator[Columns]:
         yield rows.to_numpy(dtype=np.float64).T
 
 
-def _arrow(frame: pa.Table, max_rows: int) -> Iterator[Columns]:
+def _arrow(frame: Any, max_rows: int) -> Iterator[Columns]:
     for batch in frame.to_batches(max_chunksize=max_rows):
         yield [
-            (column.cast(pa.float64(), safe=False) if _is_converted(column) else column).to_numpy(
+            (column.cast("float64", safe=False) if _is_converted(column) else column).to_numpy(
                 zero_copy_only=False
             )
             for column in batch.columns
@@ -153,7 +155,7 @@ def _arrow(frame: pa.Table, max_rows: int) -> Iterator[Columns]:
 
 def _is_converted(column: Any) -> bool:
     """Whether NumPy cannot represent an Arrow column of plain numbers in its type."""
-    return bool(column.null_count or column.type == pa.bool_())
+    return bool(column.null_count or str(column.type) == "bool")
 
 
 def plain_array(column: Any) -> Array | None:
@@ -168,12 +170,12 @@ def plain_array(column: Any) -> Array | None:
     ndarray of shape (n,), or None
         It must not be modified. None for other columns.
     """
-    library = _library(column, _SERIES)
+    library = series_library(column)
     if library == "polars":
         plain = _is_plain_polars(column.dtype) and column.n_chunks() == 1
         shared = plain and not column.null_count()
     elif library == "pyarrow":
-        plain = column.type.id in _ARROW and column.num_chunks == 1
+        plain = str(column.type) in _ARROW and column.num_chunks == 1
         shared = plain and not _is_converted(column)
     else:
         shared = library == "pandas" and _is_plain(column.dtype)

@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from onepass.errors import ColumnError, ShapeError, TypeMismatchError, join_names
 from onepass.types import Array
@@ -176,24 +175,32 @@ def _check_named(by: object, names: Sequence[object]) -> None:
 
 def _coded(values: Any, by: str | int) -> Keys:
     """Replace keys by codes."""
-    column: Any = None
     if len(values) != 1:  # one value is faster without Arrow
-        with suppress(
-            ValueError, TypeError, OverflowError, NotImplementedError
-        ):  # such as text and numbers
-            column = values.to_arrow() if hasattr(values, "to_arrow") else _arrow(values)
+        with suppress(ValueError, TypeError, OverflowError, NotImplementedError, ImportError):
+            keys = _coded_by_arrow(values)
+            if keys is not None:
+                return keys
+    codes, found = np.empty(len(values), dtype=np.int32), dict[Key, int]()
+    for i, value in enumerate(values):  # keys of mixed types, or invalid ones
+        key = plain_key(value, f"keys in column {by!r}", i)
+        codes[i] = found.setdefault(key, len(found))
+    return Keys(codes, list(found))
+
+
+def _coded_by_arrow(values: Any) -> Keys | None:
+    """Replace keys of one type by codes; None if some are missing, or of other types."""
+    import pyarrow as pa  # noqa: PLC0415  learners need no Arrow
+
+    column: Any = values.to_arrow() if hasattr(values, "to_arrow") else pa.array(_whole(values))
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
         if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
             column = pa.array(series_values(values))  # names of categories are text, as in a Table
-    if column is None or column.null_count or not _is_plain(column.type):
-        codes, found = np.empty(len(values), dtype=np.int32), dict[Key, int]()
-        for i, value in enumerate(values):  # keys of mixed types, or invalid ones
-            key = plain_key(value, f"keys in column {by!r}", i)
-            codes[i] = found.setdefault(key, len(found))
-        return Keys(codes, list(found))
+    known = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_boolean)
+    if column.null_count or not any(is_kind(column.type) for is_kind in known):
+        return None
     coded: Any = column.dictionary_encode()
     names = coded.dictionary.to_pylist()
     if pa.types.is_boolean(column.type):
@@ -201,14 +208,9 @@ def _coded(values: Any, by: str | int) -> Keys:
     return Keys(coded.indices.to_numpy(), names)
 
 
-def _arrow(values: Any) -> Any:
-    """Convert an array or list to Arrow; whole floats become integers."""
+def _whole(values: Any) -> Any:
+    """Convert an array of whole floats to integers; return others unchanged."""
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":
         whole = (np.abs(values) < _EXACT) & (values == np.floor(values))
-        values = values.astype(np.int64) if whole.all() else values
-    return pa.array(values)
-
-
-def _is_plain(kind: Any) -> bool:
-    known = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_boolean)
-    return any(is_kind(kind) for is_kind in known)
+        return values.astype(np.int64) if whole.all() else values
+    return values

@@ -28,7 +28,6 @@ from typing import Any, TypeAlias
 
 import narwhals.stable.v1 as nw
 import numpy as np
-import pyarrow as pa
 from narwhals.exceptions import DuplicateError
 
 from onepass.errors import (
@@ -40,7 +39,14 @@ from onepass.errors import (
     join_names,
 )
 from onepass.types import Array, ArrayLike
-from onepass.validation.frames import Columns, frame_library, is_series, labels_of, plain_slices
+from onepass.validation.frames import (
+    Columns,
+    frame_library,
+    is_series,
+    labels_of,
+    plain_slices,
+    series_library,
+)
 
 __all__ = [
     "Table",
@@ -452,8 +458,8 @@ def series_values(series: Any) -> Array | list[Any]:
     kind = series.dtype
     if kind.is_numeric() or kind == nw.Boolean:
         column = series.to_native()
-        if isinstance(column, pa.ChunkedArray) or hasattr(column.dtype, "pyarrow_dtype"):
-            rounded = series.to_arrow().cast(pa.float64(), safe=False)  # integers above 2**53
+        if series_library(column) == "pyarrow" or hasattr(column.dtype, "pyarrow_dtype"):
+            rounded = series.to_arrow().cast("float64", safe=False)  # integers above 2**53
             return np.asarray(rounded.to_numpy(zero_copy_only=False))
         numbers = np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
         if not series.null_count():
