@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 
 from onepass import forgetting, learners, memory
+from onepass.declared import FEATURE, OUTPUT, State, param, start_states
 from onepass.errors import NumericalError
 from onepass.features import Encode, Impute, RandomReLU, Scale
 from onepass.features.pipeline import Pipeline
-from onepass.learners.estimator import Classifier, Regressor
+from onepass.learners.estimator import Classifier, Learner, Regressor
 from onepass.learners.rls import LeastSquares
 from onepass.memory.vector import EXPERTS, WINDOW_HEAD, Flag, Parts, Slot
 
@@ -48,13 +49,16 @@ __all__ = [
 Array = NDArray[Any]
 
 
-class _NormalisedLMS:
-    """NLMS over a matrix of weights (d, c): W ← W + s x (y − xᵀW)ᵀ / (1 + ‖x‖²)."""
+@dataclass(eq=False, repr=False)
+class _NormalisedLMS(Learner):
+    """NLMS over a matrix of weights (d, c): W ← W + s η x (y − xᵀW)ᵀ / (1 + ‖x‖²)."""
 
-    coef_: Array
+    step_size: float = param(1.0, above=0.0)
+
+    coef_ = State[Array](FEATURE, OUTPUT)
 
     def _start(self, d: int, c: int) -> None:
-        self.coef_ = np.zeros((d, c))
+        start_states(self, d=d, c=c)
 
     def _learn(self, X: Array, Y: Array, s: Array | None, classes_seen: Array | None) -> Array:
         del classes_seen  # before its first row a class has target 0 and score 0: no step
@@ -62,7 +66,7 @@ class _NormalisedLMS:
         with np.errstate(over="ignore", invalid="ignore"):
             for i, x in enumerate(X.astype(np.float64)):
                 predictions[i] = x @ W
-                step = (1.0 if s is None else s[i]) * x / (1.0 + x @ x)
+                step = self.step_size * (1.0 if s is None else s[i]) * x / (1.0 + x @ x)
                 W += np.outer(step, Y[i] - predictions[i])
         if not (np.isfinite(W).all() and np.isfinite(predictions).all()):
             raise NumericalError("TinyRegressor: X and y must be small enough, got larger.")
@@ -74,16 +78,6 @@ class _NormalisedLMS:
             len(X), self.coef_.shape[1]
         )
 
-    def _widen(self, d: int) -> None:
-        grown = np.zeros((d, self.coef_.shape[1]))
-        grown[: len(self.coef_)] = self.coef_
-        self.coef_ = grown
-
-    def _add_outputs(self, at: Array, c: int) -> None:
-        grown = np.zeros((len(self.coef_), c))
-        grown[:, np.setdiff1d(np.arange(c), at)] = self.coef_
-        self.coef_ = grown
-
 
 class TinyRegressor(_NormalisedLMS, Regressor):
     """A minimal regressor that meets the contract."""
@@ -93,11 +87,11 @@ class TinyRegressor(_NormalisedLMS, Regressor):
         return 0.0
 
 
+@dataclass(eq=False, repr=False)
 class TinyClassifier(_NormalisedLMS, Classifier):
     """A minimal classifier that meets the contract."""
 
-    def __init__(self, classes: Any = None) -> None:
-        self.classes = classes
+    classes: Any = None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Base classes of estimators, for arrays, dicts and data frames.
 
 The protocol of online learning [1]: for each row the learner predicts, receives the target, and
-learns from it. A subclass implements these hooks and inherits all public methods:
+learns from it. A subclass is a dataclass whose fields are its parameters, declares its learned
+arrays (:mod:`onepass.declared`), implements these hooks, and inherits all public methods:
 
 ``_start(d, c)``              initialise the learned attributes, for d features and c outputs
 ``_learn(X, Y, s, class_mask)``  learn the rows **one after the other**; return the scores of each
@@ -10,6 +11,9 @@ learns from it. A subclass implements these hooks and inherits all public method
 ``_initial_prediction(row)``  prediction for a row before any row was learned (regressors only)
 ``_widen(d)``                 extend to d features; the new ones were zero in every row so far
 ``_add_outputs(at, c)``       extend to c outputs, the new ones in columns ``at`` (classifiers only)
+
+The last two extend declared arrays with zeros; they are overridden if other values are needed. The
+ranges of parameters are checked before rows are learned.
 
 X (n, d) and Y (n, c) are validated; s (n,) are the weights of the rows, or None for ones; and
 class_mask (n, c) is True where a class was known before the row, or None if all classes were known.
