@@ -10,14 +10,15 @@
 
 The constructor, ``get_params`` and ``clone`` follow from the fields of the dataclass; from the
 ranges, the checks when learning starts; from the axes, the first zeros, their growth by features
-and outputs, and the sizes that a model file must contain. A learned attribute without axes is only
-an error before the first row. It has no annotation, as it would be a parameter.
+and outputs, and the sizes that a model file must contain. Reading a learned attribute before the
+first row is an error, also of one without axes. Learned attributes have no annotation, with which
+they would be parameters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import field, fields, is_dataclass
+from dataclasses import field
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, overload
@@ -33,14 +34,14 @@ __all__ = [
     "FEATURE",
     "OUTPUT",
     "Axis",
-    "Held",
+    "CompiledState",
     "Places",
     "State",
+    "are_sound",
     "check_parameters",
+    "extended",
     "param",
     "place_states",
-    "placed",
-    "sound_states",
     "start_states",
 ]
 
@@ -50,43 +51,75 @@ T = TypeVar("T")
 def param(
     default: Any,
     *,
-    choices: Collection[str] = (),
+    above: float | None = None,
+    low: float | None = None,
+    high: float | None = None,
     whole: bool = False,
+    choices: tuple[str, ...] = (),
     optional: bool = False,
-    **limits: float,
 ) -> Any:
     """Declare a parameter with its default and its range.
 
     Parameters
     ----------
     default : object
-    choices : collection of str
-        Texts that are allowed, instead of numbers if there are no limits.
+    above, low, high : float, optional
+        Numbers must be > ``above``, >= ``low`` and <= ``high``; no numbers if all are None.
     whole : bool
         Whether numbers must be whole.
+    choices : tuple of str
+        Texts that are allowed.
     optional : bool
-        Whether None is allowed; it is if the default is None.
-    **limits : float
-        ``low``, ``high`` and ``above``, as of ``validation.in_range``.
+        Whether None is allowed although it is not the default.
 
     Returns
     -------
     field : dataclasses.Field
     """
-    known = {
-        "choices": choices,
-        "whole": whole,
-        "optional": optional or default is None,
-        "limits": limits,
-    }
-    return field(default=default, metadata=known)
+    limits = {"above": above, "low": low, "high": high}
+    there = {name: limit for name, limit in limits.items() if limit is not None}
+    return field(
+        default=default,
+        metadata={"range": _Range(there, whole, choices, optional or default is None)},
+    )
+
+
+class _Range(NamedTuple):
+    """The values of a parameter."""
+
+    limits: dict[str, float]
+    whole: bool
+    choices: tuple[str, ...]
+    optional: bool
+
+    def contains(self, value: object) -> bool:
+        """Return whether a value is in the range."""
+        if value is None:
+            return self.optional
+        if isinstance(value, str):
+            return value in self.choices
+        return bool(self.limits) and validation.is_number(value, whole=self.whole, **self.limits)
+
+    @property
+    def words(self) -> str:
+        """What a value must be, for messages."""
+        numbers = [validation.range_words(whole=self.whole, **self.limits)] if self.limits else []
+        texts = [", ".join(map(repr, self.choices))] if self.choices else []
+        texts = [f"one of {texts[0]}"] if len(self.choices) > 1 else texts
+        none = ["None"] if self.optional else []
+        return " or ".join((*numbers, *texts, *none))
 
 
 @cache
-def _ranges(cls: Any) -> dict[str, Mapping[str, Any]]:
-    """The range of each parameter of a class that has one."""
-    known = fields(cls) if is_dataclass(cls) else ()
-    return {one.name: one.metadata for one in known if one.metadata}
+def _ranges(cls: type) -> dict[str, _Range]:
+    """The range of each parameter of a class that has one; a new default does not change it."""
+    fields = [vars(base).get("__dataclass_fields__", {}) for base in reversed(cls.__mro__)]
+    return {
+        one.name: one.metadata["range"]
+        for each in fields
+        for one in each.values()
+        if "range" in one.metadata
+    }
 
 
 def check_parameters(estimator: Any) -> None:
@@ -97,18 +130,13 @@ def check_parameters(estimator: Any) -> None:
     ParameterError
         If a parameter is out of range.
     """
-    for name, known in _ranges(estimator.__class__).items():
-        value, choices = getattr(estimator, name), known["choices"]
-        if (value is None and known["optional"]) or (isinstance(value, str) and value in choices):
-            continue
-        if choices and (isinstance(value, str) or not known["limits"]):
-            number = " or a number" if known["limits"] else ""
+    for name, allowed in _ranges(estimator.__class__).items():
+        value = getattr(estimator, name)
+        if not allowed.contains(value):
             raise ParameterError(
-                f"`{name}` must be one of {', '.join(map(repr, choices))}{number}, got {value!r}",
-                remedy="Pass one of these.",
+                f"`{name}` must be {allowed.words}, got {value!r}",
+                remedy=f"Choose another `{name}`.",
             )
-        check = validation.whole if known["whole"] else validation.in_range
-        check(value, name, **known["limits"])
 
 
 class Axis(Enum):
@@ -147,7 +175,7 @@ class State(UnfittedAttribute, Generic[T]):
         def __set__(self, owner: object, value: T) -> None: ...
 
 
-class Held(StateAttribute, State[T]):
+class CompiledState(StateAttribute, State[T]):
     """A learned attribute that is in the instance or in its compiled state."""
 
     if TYPE_CHECKING:
@@ -163,8 +191,8 @@ class Held(StateAttribute, State[T]):
 @cache
 def _arrays(cls: type) -> dict[str, State[Any]]:
     """The declared arrays of a class."""
-    found = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
-    return {k: one for k, one in found.items() if isinstance(one, State) and one.axes}
+    members = {name: one for base in reversed(cls.__mro__) for name, one in vars(base).items()}
+    return {name: one for name, one in members.items() if isinstance(one, State) and one.axes}
 
 
 def start_states(estimator: Any, **sizes: int) -> None:
@@ -183,24 +211,27 @@ def start_states(estimator: Any, **sizes: int) -> None:
 
 def place_states(estimator: Any, places: Mapping[Axis, Places]) -> None:
     """Extend the declared arrays along some axes with zeros."""
-    for name, array in _arrays(estimator.__class__).items():
+    arrays = _arrays(estimator.__class__)
+    if not arrays:
+        raise NotImplementedError("declare the learned arrays by State, or define this method")
+    for name, array in arrays.items():
         if places.keys() & set(array.axes):
-            setattr(estimator, name, placed(getattr(estimator, name), array.axes, places))
+            setattr(estimator, name, extended(getattr(estimator, name), array.axes, places))
 
 
-def placed(value: Array, axes: Collection[Axis | None], places: Mapping[Axis, Places]) -> Array:
+def extended(value: Array, axes: Collection[Axis | None], places: Mapping[Axis, Places]) -> Array:
     """Return an array extended along some of its axes with zeros."""
-    every = [
+    layout = [
         places[axis] if axis and axis in places else Places(np.arange(n), n)
         for axis, n in zip(axes, value.shape, strict=True)
     ]
-    wide = np.zeros([size for _, size in every], value.dtype)
-    wide[np.ix_(*(at for at, _ in every))] = value
+    wide = np.zeros([size for _, size in layout], value.dtype)
+    wide[np.ix_(*(at for at, _ in layout))] = value
     return wide
 
 
-def sound_states(estimator: Any, **sizes: int) -> bool:
-    """Return whether the declared arrays are numbers of these sizes, as those of a model file."""
+def are_sound(estimator: Any, **sizes: int) -> bool:
+    """Return whether the declared arrays, of a model file, have these sizes."""
     for name, array in _arrays(estimator.__class__).items():
         value = getattr(estimator, name)
         if not isinstance(value, np.ndarray) or value.dtype != array.dtype:

@@ -200,7 +200,7 @@ def test_lda_in_pipeline_equals_plain_lda() -> None:
 
 def test_invalid_parameters_and_labels_are_refused() -> None:
     wrong: list[tuple[Any, str]] = [
-        (op.StreamingLDA("ledoit"), "`shrinkage` must be one of 'oas' or a number, got 'ledoit'"),
+        (op.StreamingLDA("ledoit"), "`shrinkage` must be a number in .* or 'oas', got 'ledoit'"),
         (op.StreamingLDA(1.5), "`shrinkage`"),
         (op.StreamingLDA("oas", target="identity"), "`target`"),
         (op.StreamingLDA(target="diagonal"), "`target`"),

@@ -184,7 +184,7 @@ def test_kernel_functions_of_a_wrong_shape_raise_an_error() -> None:
 
 @pytest.mark.parametrize("name", ["dictionary_", "rank_", "dual_coef_", "scale_"])
 def test_attributes_before_the_first_row_raise_not_fitted(name: str) -> None:
-    with pytest.raises(NotFittedError, match="posterior_: this"):
+    with pytest.raises(NotFittedError, match="not fitted yet"):
         getattr(op.KernelRLSRegressor(), name)
 
 

@@ -87,7 +87,7 @@ class Adapter(Transformer):
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
         """Return the names of the output columns; numbered, if the transformer has no names."""
         if not self.__sklearn_is_fitted__():
-            raise not_fitted(self.transformer, "get_feature_names_out")
+            raise not_fitted(self.transformer)
         names = self._names_in(input_features)
         try:
             names = self.transformer_.get_feature_names_out(names)

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from onepass import validation
-from onepass.declared import State, check_parameters, param
+from onepass.declared import State, param
 from onepass.errors import ParameterError, ShapeError, public
 from onepass.features.random_features import Frozen, check_features
 from onepass.features.transformer import Starts
@@ -53,7 +53,7 @@ class PatchGrid(NamedTuple):
     """Channels, height and width of an image."""
     size: int
     """Side of a patch in pixels."""
-    padding: int = param(0, whole=True, low=0)
+    padding: int = 0
     """Width of the zero padding in pixels."""
 
     @property
@@ -283,7 +283,7 @@ class RandomConvolution(Frozen):
     pool: int = param(4, whole=True, low=1)
     threshold: float = param(0.15, low=0.0)
     contrast: float = param(0.1, low=0.0)
-    padding: int = 0
+    padding: int = param(0, whole=True, low=0)
     overlap: float = param(0.0, low=0.0)
     power: float = param(1.0, above=0.0, high=1.0)
     source: str = param("random", choices=("random", "patches"))
@@ -300,8 +300,7 @@ class RandomConvolution(Frozen):
     @public
     def n_features_out_(self) -> int:
         """Number of output columns: two for each filter and cell."""
-        check_parameters(self)
-        return 2 * self.pool**2 * self.filters
+        return 2 * int(self.pool) ** 2 * int(self.filters)
 
     def _check_rows(self, X: TableLike, *, learning: bool) -> Floats:
         """Return images as a finite matrix."""

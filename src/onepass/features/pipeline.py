@@ -924,10 +924,10 @@ class Pipeline(Composite):
         return result
 
     def _learn_parts(self, rows: Any, verb: str, given: Mapping[str, Any]) -> Any:
-        """Learn checked rows in parts: the first row, and rows with new categories, alone.
+        """Learn checked rows in parts: the first row alone.
 
-        The prequential prediction of a row does not depend on the new categories that it brings,
-        also behind a transformer whose outputs depend on all of its columns.
+        So are rows with new categories before a transformer whose outputs depend on all of its
+        columns: their prequential predictions must not depend on these.
         """
         n, s = len(rows), given["sample_weight"]
         learned = np.ones(n, dtype=bool) if s is None else s > 0.0
@@ -961,7 +961,8 @@ class Pipeline(Composite):
     ) -> Any:
         """Call ``learn`` for the rows between cuts; return the result for all rows.
 
-        Rows whose targets, weights or times are not as many are one part: the learner refuses them.
+        If there is not a target, weight or time for each row, all rows are one part, which the
+        learner refuses.
         """
         by_row = {k: series_array(given[k]) for k in _BY_ROW if given.get(k) is not None}
         if len(cuts) <= 2 or not all(_has_length(one, cuts[-1]) for one in by_row.values()):
@@ -979,7 +980,10 @@ class Pipeline(Composite):
         return _joined(results) if verb == "test_then_train" else results[-1][0]
 
     def _learn_part(self, rows: Any, verb: str, given: Mapping[str, Any]) -> Any:
-        """Learn checked rows in all steps; return the result of the method of the learner."""
+        """Learn checked rows in all steps; return the result of the method of the learner.
+
+        The learner learns a part for each row that brings a column, as in single rows.
+        """
         if not self.features_:
             return getattr(self.learner_, verb)(rows, **given)
         s, y, level = given["sample_weight"], given["y"], None

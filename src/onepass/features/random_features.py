@@ -42,7 +42,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from onepass import linalg
-from onepass.declared import State, check_parameters, param
+from onepass.declared import State, param
 from onepass.errors import NumericalError, public
 from onepass.features.transformer import Columnwise, Starts
 from onepass.types import Array, Floats
@@ -137,8 +137,7 @@ class _Units(Frozen):
     @public
     def n_features_out_(self) -> int:
         """Number of output columns, constant after the first row."""
-        check_parameters(self)
-        return self.width
+        return int(self.width)
 
     @property
     def _sound(self) -> bool:
@@ -220,7 +219,7 @@ class RandomReLU(_Units):
     _prefix: ClassVar[str] = "relu"
     _draws: ClassVar[tuple[str, ...]] = ("weights_", "bias_", "spread_")
 
-    bias_ = State[Floats](None)
+    bias_ = State[Floats]()
     spread_ = State[float]()
 
     width: int = param(1000, whole=True, low=1)
@@ -306,7 +305,7 @@ class RandomFourier(_Units):
     _prefix: ClassVar[str] = "fourier"
     _draws: ClassVar[tuple[str, ...]] = ("weights_", "offset_")
 
-    offset_ = State[Floats](None)
+    offset_ = State[Floats]()
 
     width: int = param(1000, whole=True, low=1)
     _: KW_ONLY

@@ -35,7 +35,7 @@ import numpy as np
 from sklearn.base import clone
 
 from onepass import native, validation
-from onepass.declared import FEATURE, Places, check_parameters, place_states, sound_states
+from onepass.declared import FEATURE, Places, are_sound, check_parameters, place_states
 from onepass.errors import (
     ColumnError,
     MergeError,
@@ -92,7 +92,7 @@ class Starts(NamedTuple):
 
     def at(self, rows: Array, n: int) -> Starts:
         """Return the starts in a block of n rows of which these, in order, are ``rows``."""
-        places = np.concatenate([rows, [n, -1]])  # the last for a column that was earlier
+        places = np.concatenate([rows, [n, -1]])  # the last is at -1, of earlier columns
         return self._replace(rows=places[self.rows])
 
     def followed_by(self, later: Starts) -> Starts:
@@ -519,7 +519,7 @@ class Columnwise(Transformer):
 
     @abstractmethod
     def _start(self, d: int) -> None:
-        """Initialize the learned state; reject hyperparameters out of range."""
+        """Initialize the learned state, with parameters in their ranges."""
 
     def _widen(self, d: int) -> None:
         """Append input columns up to d, zero in every row so far, unless ``starts`` follow."""
@@ -528,7 +528,7 @@ class Columnwise(Transformer):
     @property
     def _sound(self) -> bool:
         """Whether the state of a loaded file has the size of the input."""
-        return not hasattr(self, "n_features_in_") or sound_states(self, d=self.n_features_in_)
+        return not hasattr(self, "n_features_in_") or are_sound(self, d=self.n_features_in_)
 
     @abstractmethod
     def _step(self, X: Floats, starts: Starts) -> tuple[Floats, Starts]:
@@ -588,8 +588,8 @@ class Columnwise(Transformer):
         """Initialize or widen the state if necessary, then learn the rows."""
         n, d = checked_rows.shape
         now = getattr(self, "n_features_in_", None)
+        check_parameters(self)
         if now is None:
-            check_parameters(self)
             self._start(d)
             self.rows_seen_ = 0
         elif d > now:

@@ -102,7 +102,7 @@ class Compiled:
     def _missing(self, name: str) -> AttributeError:
         """The error for a learned attribute that does not exist."""
         if "rows_seen_" not in self.__dict__:
-            return not_fitted(self, name)
+            return not_fitted(self)
         return AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -43,7 +43,7 @@ import numpy as np
 from sklearn.base import clone
 
 from onepass import linalg, native, validation
-from onepass.declared import State, param
+from onepass.declared import State, check_parameters, param
 from onepass.errors import NumericalError, ParameterError, public
 from onepass.learners.estimator import Regressor
 from onepass.learners.linear import (
@@ -255,6 +255,7 @@ class KalmanRegressor(Regressor):
 
     def _dynamics(self, p: int) -> _Dynamics:
         """Validate the parameters, for p weights."""
+        check_parameters(self)
         values = self.process_noise, self.noise, self.forgetting, self.transition
         quick = (v if isinstance(v, _SCALARS) else _Array(v) for v in values)
         dynamics: _Dynamics = _dynamics(*quick, p)

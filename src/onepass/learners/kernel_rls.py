@@ -62,7 +62,7 @@ from scipy.linalg import lapack
 from scipy.spatial.distance import cdist
 
 from onepass import linalg, native
-from onepass.declared import Held, State, param
+from onepass.declared import CompiledState, State, param
 from onepass.errors import MergeError, NumericalError, ParameterError, public
 from onepass.learners.compiled import Compiled, row_format
 from onepass.learners.estimator import Classifier, Layout, Regressor
@@ -370,7 +370,7 @@ class KernelRLS(Compiled):
     gamma_ = State[float]()
     kernel_ = State[tuple[str, float, float]]()
     """Name, degree and constant of the kernel; the name of a function is empty."""
-    posterior_ = Held[Any]()
+    posterior_ = CompiledState[Any]()
     inconsistent_rows_ = State[int]()
 
     @property

@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.base import clone
 
 from onepass import linalg, native, validation
-from onepass.declared import FEATURE, OUTPUT, Held
+from onepass.declared import FEATURE, OUTPUT, CompiledState
 from onepass.errors import ParameterError
 from onepass.learners.compiled import Compiled, row_format
 from onepass.learners.estimator import Classifier
@@ -74,8 +74,8 @@ class Linear(Compiled):
         One value for each output; zeros if no intercept is fitted.
     """
 
-    weights_ = Held[Floats](FEATURE, OUTPUT)
-    offset_ = Held[Floats](OUTPUT)
+    weights_ = CompiledState[Floats](FEATURE, OUTPUT)
+    offset_ = CompiledState[Floats](OUTPUT)
     fit_intercept: bool
 
     def _scores(self, X: Floats) -> Floats:

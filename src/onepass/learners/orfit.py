@@ -235,8 +235,7 @@ class BaseORFit(Learner):
         Raises
         ------
         ParameterError
-            If ``noise`` is out of range, or has changed between 0 and positive since learning
-            started.
+            If ``noise`` has changed between 0 and positive since learning started.
         """
         noise = float(self.noise)
         if (noise > 0.0) != self.noisy_:

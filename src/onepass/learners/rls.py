@@ -94,7 +94,7 @@ class _State(StateAttribute):
                 "durable learner, or copy.deepcopy of another learner.",
                 "onepass",
             )
-        raise not_fitted(owner, "state_")
+        raise not_fitted(owner)
 
     def __set__(self, owner: Any, value: object) -> None:
         for derived in ("_on_device", "_fit"):

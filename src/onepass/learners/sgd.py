@@ -30,7 +30,7 @@ import numpy as np
 from scipy.linalg.blas import daxpy, ddot, dgemv, dger
 
 from onepass import native, validation
-from onepass.declared import OUTPUT, Held, start_states
+from onepass.declared import OUTPUT, CompiledState, start_states
 from onepass.errors import NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Regressor
 from onepass.learners.linear import (
@@ -71,7 +71,7 @@ class BaseSGD(Linear):
     l2: float
     fit_intercept: bool
     steps_ = RowCounter()
-    statistics_ = Held[Floats](OUTPUT, None)
+    statistics_ = CompiledState[Floats](OUTPUT, None)
 
     def _start(self, d: int, c: int) -> None:
         rule = self._check_parameters()[1]

@@ -29,13 +29,13 @@ __all__ = [
 ]
 
 
-def not_fitted(owner: object, name: str) -> NotFittedError:
+def not_fitted(owner: object) -> NotFittedError:
     """Return the error for a learned attribute that is read before the first row."""
     kind = type(owner).__name__
     return NotFittedError(
         f"this {kind} is not fitted yet: it has learned no row. Call fit, partial_fit or "
         "learn_one first.",
-        f"{kind}.{name}",
+        kind,
     )
 
 
@@ -51,7 +51,9 @@ class UnfittedAttribute:
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
         if owner is None:
             return self
-        raise not_fitted(owner, self.name)
+        if "rows_seen_" in vars(owner):
+            raise AttributeError(f"{type(owner).__name__!r} object has no attribute {self.name!r}")
+        raise not_fitted(owner)
 
 
 class StateAttribute:

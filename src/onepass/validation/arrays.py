@@ -68,11 +68,13 @@ __all__ = [
     "in_range",
     "is_finite",
     "is_matrix",
+    "is_number",
     "is_small_table",
     "label_names",
     "labels",
     "matrix",
     "objects_to_floats",
+    "range_words",
     "refuse_nonfinite",
     "row_vector",
     "targets",
@@ -139,6 +141,7 @@ def refuse_nonfinite(array: Floats, what: str, names: Sequence[str] | None) -> N
 
 _PLAIN = frozenset({float, int})
 _REAL = (int, float, np.integer, np.floating)
+_WHOLE = (int, np.integer)
 _NOT_NUMBERS = (str, bytes, np.datetime64, np.timedelta64)
 
 
@@ -855,6 +858,43 @@ def column_positions(one: Any, other: Any) -> ColumnPositions:
     return ColumnPositions(np.arange(d), d, None if first is None else list(first))
 
 
+def is_number(
+    value: object,
+    *,
+    whole: bool = False,
+    above: float | None = None,
+    low: float | None = None,
+    high: float | None = None,
+) -> bool:
+    """Return whether a value is a real, or a whole, number in (above, high] or [low, high]."""
+    if not isinstance(value, _WHOLE if whole else _REAL) or isinstance(value, bool):
+        return False
+    try:
+        number: Any = value if whole else float(value)
+    except OverflowError:  # an integer beyond float64
+        return False
+    return (whole or math.isfinite(number)) and not (
+        (above is not None and number <= above)
+        or (low is not None and number < low)
+        or (high is not None and number > high)
+    )
+
+
+def range_words(
+    *,
+    whole: bool = False,
+    above: float | None = None,
+    low: float | None = None,
+    high: float | None = None,
+) -> str:
+    """Describe the numbers of a range, for messages."""
+    if whole and high is None:
+        return f"a whole number >= {low}"
+    left = f"({above:g}" if above is not None else f"[{low:g}" if low is not None else "(-inf"
+    right = f"{high:g}]" if high is not None else "inf)"
+    return f"a whole number in {left}, {high}]" if whole else f"a number in {left}, {right}"
+
+
 def in_range(
     value: object,
     name: str,
@@ -870,44 +910,29 @@ def in_range(
     ParameterError
         If the value is not a real number, or is out of range.
     """
-    try:
-        number = (
-            float(value) if isinstance(value, _REAL) and not isinstance(value, bool) else math.nan
-        )
-    except OverflowError:  # an integer beyond float64
-        number = math.nan
-    valid = math.isfinite(number) and not (
-        (above is not None and number <= above)
-        or (low is not None and number < low)
-        or (high is not None and number > high)
-    )
-    if not valid:
-        left = f"({above:g}" if above is not None else f"[{low:g}" if low is not None else "(-inf"
-        right = f"{high:g}]" if high is not None else "inf)"
+    if not is_number(value, above=above, low=low, high=high):
+        words = range_words(above=above, low=low, high=high)
         raise ParameterError(
-            f"`{name}` must be a number in {left}, {right}, got {value!r}",
+            f"`{name}` must be {words}, got {value!r}",
             remedy=f"Choose another `{name}`.",
         )
-    return number
+    return float(value)  # type: ignore[arg-type]
 
 
-def whole(value: object, name: str, *, low: int, high: float = math.inf) -> int:
-    """Validate a hyperparameter; return an integer in [low, high].
+def whole(value: object, name: str, *, low: int) -> int:
+    """Validate a hyperparameter; return an integer >= low.
 
     Raises
     ------
     ParameterError
         If the value is not such an integer.
     """
-    plain = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    number = int(value) if plain else low - 1  # type: ignore[call-overload]
-    if not low <= number <= high:
-        most = f" and <= {high}" if high < math.inf else ""
+    if not is_number(value, whole=True, low=low):
         raise ParameterError(
-            f"`{name}` must be a whole number >= {low}{most}, got {value!r}",
+            f"`{name}` must be {range_words(whole=True, low=low)}, got {value!r}",
             remedy=f"Choose another `{name}`.",
         )
-    return number
+    return int(value)  # type: ignore[call-overload,no-any-return]
 
 
 def check_subset(given: Iterable[str] | None, known: Sequence[str], name: str) -> list[str]:

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.declared import FEATURE, OUTPUT, Places, check_parameters, place_states, sound_states
+from onepass.declared import FEATURE, OUTPUT, Places, are_sound, check_parameters, place_states
 from onepass.errors import MergeError, NotFittedError, ParameterError, ShapeError, calling, public
 from onepass.estimators import BaseEstimator, ClusterMixin, RegressorMixin
 from onepass.learners.estimator.tags import with_onepass_tags
@@ -81,7 +81,7 @@ class Learner(BaseEstimator, ABC):
 
     @abstractmethod
     def _start(self, d: int, c: int) -> None:
-        """Initialise the learned attributes; raise an error if a parameter is out of range."""
+        """Initialise the learned attributes; ranges of parameters were checked before."""
 
     @abstractmethod
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
@@ -348,6 +348,7 @@ class Learner(BaseEstimator, ABC):
         """Predict the target of one row, from the initial weights if no row was learned."""
         row = self._row(x)
         if not self._started:
+            check_parameters(self)
             return self._initial_prediction(row)
         return self._to_predictions(self._scores(row[None, :]), None)[0]
 
@@ -386,6 +387,7 @@ class Learner(BaseEstimator, ABC):
             check_feature_limit(d)
             if self._square:
                 warn_of_large_state(d, type(self).__name__, now if self._started else 0)
+            check_parameters(self)
             with self._rollback_on_error():
                 if self._started:
                     self._widen(d)
@@ -443,6 +445,7 @@ class Learner(BaseEstimator, ABC):
         MergeError
             If class or parameters differ, or if one of the two cannot be merged.
         """
+        check_parameters(self)
         check_same_parameters(self, other, self._merge_parameters)
         if reason := self._unmergeable() or other._unmergeable():
             raise MergeError(f"a learner must store the evidence of its rows, {reason}")
@@ -485,7 +488,7 @@ class Learner(BaseEstimator, ABC):
         """Whether the state of a loaded file has the sizes of the features and outputs."""
         own = vars(self)
         c = len(own["classes_"]) if "classes_" in own else own.get("n_outputs_", 1)
-        return not self._started or sound_states(self, d=self.n_features_in_, c=c)
+        return not self._started or are_sound(self, d=self.n_features_in_, c=c)
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._started
