@@ -177,6 +177,8 @@ FEATURES: dict[str, list[Any]] = {
     "pca": [Impute(), IncrementalPCA(2)],
     "fourier": [Impute(), RandomFourier(12, gamma=0.01)],
     "relu": [Impute(), RandomReLU(12, scale=0.1)],
+    "relu of standardised rows": [Impute(), RandomReLU(12, standardize="row")],
+    "relu of lags": [Lag([1, 3]), Impute(), RandomReLU(12, scale=0.1)],
     "lag": [Lag([1, 3]), Impute(), Scale()],
 }
 

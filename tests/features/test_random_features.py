@@ -18,7 +18,7 @@ from onepass.errors import (
     NumericalError,
     ParameterError,
 )
-from onepass.features import RandomConvolution, RandomFourier, RandomReLU, Scale
+from onepass.features import Encode, Impute, RandomConvolution, RandomFourier, RandomReLU, Scale
 from onepass.features.transformer import Transformer
 
 rng = np.random.default_rng(0)
@@ -352,3 +352,12 @@ def test_default_priors_merge() -> None:
     op.RLSRegressor().fit(X, y).merge(op.RLSRegressor(prior=0.0).fit(X, y))
     with pytest.raises(MergeError, match="`prior` of RLSRegressor must be the same"):
         whole.merge(op.Pipeline(RandomReLU(9), op.RLSRegressor(prior=1.0)).fit(X, y))
+
+
+@pytest.mark.parametrize("feature", [RandomReLU(5), RandomFourier(5)])
+def test_columns_may_come_after_the_first_row(feature: Any) -> None:
+    rows = [{"a": None}, {"a": 1.0}, {"a": 3.0}]
+    model = op.Pipeline(Encode(), Impute(), feature, op.RLSRegressor(1e-3))
+    model.test_then_train(rows, [1.0, 2.0, 3.0], [0.0, 1.0, 1.0])
+    assert model.rows_seen_ == 2
+    assert np.isfinite(model.predict(rows)).all()

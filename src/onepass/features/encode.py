@@ -633,7 +633,7 @@ class Encode(Transformer):
         return Text(limit=self.max_categories, since=since, others=others)
 
     def _novel_rows(self, checked_rows: Floats | Table) -> Array:
-        """Return the rows that bring new categories."""
+        """Return the rows that bring new columns."""
         if isinstance(checked_rows, np.ndarray) or not len(checked_rows):
             return np.zeros(0, dtype=np.intp)
         encode = self
@@ -642,8 +642,7 @@ class Encode(Transformer):
             encode._start()  # noqa: SLF001  a copy
         width = len(encode.layout_)
         new = _extend(encode.columns_, checked_rows, width, encode._new_column)  # noqa: SLF001
-        zero = np.isnan(_origins(new.columns, width + len(new.names))[width:])
-        rows: Array = np.unique(np.array(new.rows, dtype=np.intp)[zero])
+        rows: Array = np.unique(np.array(new.rows, dtype=np.intp))
         return rows
 
     def _learn_matrix(self, X: Floats, starts: Starts | None) -> tuple[Floats, Starts]:

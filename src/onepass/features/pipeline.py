@@ -926,22 +926,23 @@ class Pipeline(Composite):
     def _learn_parts(self, rows: Any, verb: str, given: Mapping[str, Any]) -> Any:
         """Learn checked rows in parts: the first row alone.
 
-        So are rows with new categories before a transformer whose outputs depend on all of its
-        columns: their prequential predictions must not depend on these.
+        So are rows that bring columns before a transformer whose outputs depend on all columns:
+        neither earlier rows nor prequential predictions may depend on these.
         """
         n, s = len(rows), given["sample_weight"]
         learned = np.ones(n, dtype=bool) if s is None else s > 0.0
         novel = np.zeros(n, dtype=bool)
-        if verb == "test_then_train" and any(one.uses_units for one in self.features_):
+        if any(one.uses_units for one in self.features_):
             at = np.flatnonzero(learned)
             novel[at[self.features_[0]._novel_rows(rows[at])]] = True
+            novel |= self._brings_lags(given["y"], n)
         cut = np.append(novel, True) | np.insert(novel, 0, True)
         if not self.learner_._started:  # its parts end after the first row that is learned
             first = int(np.argmax(learned)) if n else 0
             novel[first : first + 1], cut[first + 1 : first + 2] = False, True
 
         def learn(part: slice, verb: str, given: dict[str, Any]) -> Any:
-            if not novel[part].any():
+            if verb != "test_then_train" or not novel[part].any():
                 return self._learn_part(rows[part], verb, given)
             before = _padded(_transform_features(self.features_, rows[part]))
             predicted = copy.copy(self.learner_).test_then_train(before, **given)
@@ -951,6 +952,19 @@ class Pipeline(Composite):
             return predicted
 
         return self._in_parts(np.flatnonzero(cut), verb, given, learn)
+
+    def _brings_lags(self, y: Any, n: int) -> Array:
+        """Return whether each of n rows may bring a lag of a label that was none before."""
+        brings = np.zeros(n, dtype=bool)
+        if not is_classifier(self.learner_) or not hasattr(y, "__len__") or len(y) != n:
+            return brings
+        _, first = np.unique(np.asarray(series_array(y)).astype(str), return_index=True)
+        lagged: list[Any] = [one for one in self.features_ if _has_lags(one)]
+        for lag in lagged:
+            lags = np.atleast_1d(lag.rows).astype(int)
+            later = (first[:, None] + lags).ravel()
+            brings[later[later < n]] = brings[: lags.max()] = True
+        return brings
 
     def _in_parts(
         self,

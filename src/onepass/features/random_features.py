@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -155,10 +156,13 @@ class _Units(Frozen):
 
     def _step(self, X: Floats, starts: Starts) -> tuple[Floats, Starts]:
         late = starts.origins * (starts.rows + self.rows_seen_ > 0)
-        if late.any():  # the features of earlier rows do not change
-            offset = self._draws[1]
-            setattr(self, offset, getattr(self, offset) - late @ self.weights_)
-        return super()._step(starts.placed(X), starts)
+        parts, offset = [], self._draws[1]
+        for begin, end in pairwise([0, *np.unique(starts.rows[late != 0.0]).tolist(), len(X)]):
+            parts.append(self._transform_block(X[begin:end]))
+            first = np.where(starts.rows == end, late, 0.0)
+            if first.any():  # the features of earlier rows do not change
+                setattr(self, offset, getattr(self, offset) - first @ self.weights_)
+        return np.concatenate(parts), Starts.none(self.n_features_out_)
 
 
 _BIAS = 1  # stream of random numbers for offsets; that of weights is 0
@@ -231,7 +235,7 @@ class RandomReLU(_Units):
 
     def _start(self, d: int) -> None:
         width = self.n_features_out_
-        self.spread_ = self.scale / float(np.sqrt(d))
+        self.spread_ = self.scale / float(np.sqrt(max(d, 1)))
         offsets = np.random.default_rng((self.seed, _BIAS)).normal(size=width)
         self.bias_ = (self.bias * offsets).astype(np.float32)
         self.weights_ = self._columns(0, d)
@@ -325,8 +329,8 @@ class RandomFourier(_Units):
         sampler = RBFSampler(
             gamma=self.gamma, n_components=self.n_features_out_, random_state=self.seed
         )
-        sampler.fit(np.zeros((1, d)))
-        return sampler.random_weights_, sampler.random_offset_
+        sampler.fit(np.zeros((1, max(d, 1))))
+        return sampler.random_weights_[:d], sampler.random_offset_
 
     def _transform_block(self, X: Floats) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):

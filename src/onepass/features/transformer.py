@@ -195,7 +195,7 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
         """
 
     def _novel_rows(self, checked_rows: Any) -> Array:
-        """Return the rows that bring new categories."""
+        """Return the rows that bring new columns."""
         del checked_rows
         return np.zeros(0, dtype=np.intp)
 
