@@ -161,7 +161,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "mirrororfit": op.MirrorORFitRegressor,
     "sgd": lambda: op.SGDRegressor(step_size=1e-4),
     "rls classes": lambda: op.RLSClassifier(1e-3, fit_intercept=False),
-    "krls classes": op.KernelRLSClassifier,
+    "krls classes": lambda: op.KernelRLSClassifier(gamma=1e-4),
     "orfit classes": lambda: op.ORFitClassifier(noise=1.0),
     "sgd classes": op.SGDClassifier,
     "perceptron": op.Perceptron,

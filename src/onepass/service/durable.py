@@ -103,7 +103,7 @@ class Durable:
 
     # -- learning -------------------------------------------------------------------------------
 
-    @calling("op.durable.learn")
+    @calling("Durable.learn")
     def learn(
         self,
         X: TableLike,
@@ -191,7 +191,7 @@ class Durable:
         """Learn rows, and return their prequential predictions."""
         return self.learn(X, y, sample_weight, time=time).predictions
 
-    @calling("op.durable.learn")
+    @calling("Durable.learn")
     def request(
         self,
         X: TableLike,
@@ -240,12 +240,12 @@ class Durable:
         self._writer.put(request)
         return request
 
-    @calling("op.durable.commit_pending")
+    @calling("Durable.commit_pending")
     def commit_pending(self) -> None:
         """Wait until all enqueued requests are committed or rejected."""
         self._writer.call(self._writer.maintain)
 
-    @calling("op.durable.commit_position")
+    @calling("Durable.commit_position")
     def commit_position(self, source: str, position: str) -> None:
         """Commit a source's position without rows, to skip rows that were rejected.
 
@@ -293,7 +293,7 @@ class Durable:
         """
         return self.predict_pending_versioned(X, seconds=seconds)[1:]
 
-    @calling("op.durable.predict_pending")
+    @calling("Durable.predict_pending")
     def predict_pending_versioned(
         self, X: TableLike, *, seconds: float = _DAY
     ) -> tuple[int, Array, list[str]]:
@@ -311,7 +311,7 @@ class Durable:
         request.wait()
         return version, predicted, ids
 
-    @calling("op.durable.learn_labels")
+    @calling("Durable.learn_labels")
     def learn_labels(
         self,
         ids: Sequence[str],
@@ -418,7 +418,7 @@ class Durable:
             for each in self._writer.snapshots
         ]
 
-    @calling("op.durable.snapshot")
+    @calling("Durable.snapshot")
     def snapshot(self) -> int:
         """Take a snapshot now, and return its version.
 
@@ -429,7 +429,7 @@ class Durable:
         """
         return self._writer.call(lambda: self._writer.snapshot("request"))
 
-    @calling("op.durable.rollback")
+    @calling("Durable.rollback")
     def rollback(self, *, to: int) -> int:
         """Restore the state of an earlier version, bit for bit, and return the new version.
 
@@ -452,7 +452,7 @@ class Durable:
         to = validation.whole(to, "to", low=0)
         return self._writer.call(lambda: self._writer.rollback(to))
 
-    @calling("op.durable.model")
+    @calling("Durable.model")
     def model(self) -> Learner | Pipeline:
         """Return a copy of the learner, which can learn and be saved by ``op.save``.
 
@@ -540,7 +540,7 @@ class Durable:
 
     # -- closing --------------------------------------------------------------------------------
 
-    @calling("op.durable.close")
+    @calling("Durable.close")
     def close(self) -> None:
         """Complete all requests, take a snapshot if rows were learned, and close the file."""
         self._writer.close()

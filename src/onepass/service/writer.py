@@ -96,7 +96,7 @@ _EXPIRY_INTERVAL = 60.0  # seconds between deletions of old keys and expired row
 _CHECK_INTERVAL = 1.0  # seconds between checks of the file and the disk, also without requests
 _TRIM_BLOCKS = 2 * _MAX_GROUP  # blocks deleted at once; more than a group appends
 _CLOSE_TIMEOUT = 5.0  # max seconds in which `close` deletes old blocks
-_LEARN = "op.durable.learn"
+_LEARN = "Durable.learn"
 _CLOSED = "must be open, but it was closed. Open it again with op.durable."
 
 _Call = tuple[Callable[[], Any], "Future[Any]"]

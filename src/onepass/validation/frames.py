@@ -26,7 +26,6 @@ __all__ = [
     "plain_array",
     "plain_slices",
     "series_array",
-    "series_library",
     "write_rows",
 ]
 
@@ -60,14 +59,9 @@ def frame_library(X: object) -> str | None:
     return _library(X, _FRAMES)
 
 
-def series_library(y: object) -> str | None:
-    """Return the library of a column of pandas, Polars or Arrow; None for other objects."""
-    return _library(y, _SERIES)
-
-
 def is_series(y: object) -> bool:
     """Return whether y is a column of pandas, Polars or Arrow."""
-    return series_library(y) is not None
+    return _library(y, _SERIES) is not None
 
 
 def series_array(y: Any) -> Any:
@@ -170,7 +164,7 @@ def plain_array(column: Any) -> Array | None:
     ndarray of shape (n,), or None
         It must not be modified. None for other columns.
     """
-    library = series_library(column)
+    library = _library(column, _SERIES)
     if library == "polars":
         plain = _is_plain_polars(column.dtype) and column.n_chunks() == 1
         shared = plain and not column.null_count()

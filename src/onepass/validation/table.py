@@ -45,7 +45,6 @@ from onepass.validation.frames import (
     is_series,
     labels_of,
     plain_slices,
-    series_library,
 )
 
 __all__ = [
@@ -458,7 +457,7 @@ def series_values(series: Any) -> Array | list[Any]:
     kind = series.dtype
     if kind.is_numeric() or kind == nw.Boolean:
         column = series.to_native()
-        if series_library(column) == "pyarrow" or hasattr(column.dtype, "pyarrow_dtype"):
+        if series.implementation.is_pyarrow() or hasattr(column.dtype, "pyarrow_dtype"):
             rounded = series.to_arrow().cast("float64", safe=False)  # integers above 2**53
             return np.asarray(rounded.to_numpy(zero_copy_only=False))
         numbers = np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
