@@ -110,7 +110,8 @@ def _is_call(where: str) -> bool:
     """Whether an error is about a call in Python, not about a file or a learner of the service."""
     verbs = ("fit", "partial_fit", "test_then_train", "learn", "predict")
     owner, _, verb = where.rpartition(".")
-    return where.startswith("op.") or (owner.isidentifier() and verb.startswith(verbs))
+    is_learned = owner.isidentifier() and verb.startswith(verbs)
+    return is_learned or where.startswith(("op.", "Durable."))
 
 
 def _field(name: str) -> str:
