@@ -154,13 +154,13 @@ def assert_allclose_or_equal(found: Any, expected: Any) -> None:
 
 OTHERS: dict[str, Callable[[], Any]] = {
     "rls": lambda: op.RLSRegressor(1e-3, fit_intercept=False),
-    "kalman": op.KalmanRegressor,
+    "kalman auto": op.KalmanRegressor,
     "krls linear": lambda: op.KernelRLSRegressor("linear"),
     "krls polynomial": lambda: op.KernelRLSRegressor("polynomial", gamma=1e-3),
     "orfit": lambda: op.ORFitRegressor(noise=1.0),
     "mirrororfit": op.MirrorORFitRegressor,
     "sgd": lambda: op.SGDRegressor(step_size=1e-4),
-    "rls classes": lambda: op.RLSClassifier(1e-3, fit_intercept=False),
+    "rls classes without intercept": lambda: op.RLSClassifier(1e-3, fit_intercept=False),
     "krls classes": lambda: op.KernelRLSClassifier(gamma=1e-4),
     "orfit classes": lambda: op.ORFitClassifier(noise=1.0),
     "sgd classes": op.SGDClassifier,
