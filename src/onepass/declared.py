@@ -11,8 +11,8 @@
 The constructor, ``get_params`` and ``clone`` follow from the fields of the dataclass; from the
 ranges, the checks when learning starts; from the axes, the first zeros, their growth by features
 and outputs, and the sizes that a model file must contain. Reading a learned attribute before the
-first row is an error, also of one without axes. Learned attributes have no annotation, with which
-they would be parameters.
+first row is an error, also of one without axes. Learned attributes have no annotation: an annotated
+name would be a parameter.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ __all__ = [
     "State",
     "are_sound",
     "check_parameters",
-    "extended",
     "param",
     "place_states",
     "start_states",
@@ -112,7 +111,7 @@ class _Range(NamedTuple):
 
 @cache
 def _ranges(cls: type) -> dict[str, _Range]:
-    """The range of each parameter of a class that has one; a new default does not change it."""
+    """The ranges of the parameters; a subclass that changes a default keeps the range."""
     fields = [vars(base).get("__dataclass_fields__", {}) for base in reversed(cls.__mro__)]
     return {
         one.name: one.metadata["range"]
@@ -157,7 +156,7 @@ class Places(NamedTuple):
 
 
 class State(UnfittedAttribute, Generic[T]):
-    """A learned attribute, with the axes of an array; reading it before the first row is an error.
+    """A learned attribute, and the axes of its array. Reading it before the first row is an error.
 
     It has no ``__set__`` at run time, so that reading it costs no more than any attribute.
     """
@@ -216,10 +215,10 @@ def place_states(estimator: Any, places: Mapping[Axis, Places]) -> None:
         raise NotImplementedError("declare the learned arrays by State, or define this method")
     for name, array in arrays.items():
         if places.keys() & set(array.axes):
-            setattr(estimator, name, extended(getattr(estimator, name), array.axes, places))
+            setattr(estimator, name, _extended(getattr(estimator, name), array.axes, places))
 
 
-def extended(value: Array, axes: Collection[Axis | None], places: Mapping[Axis, Places]) -> Array:
+def _extended(value: Array, axes: Collection[Axis | None], places: Mapping[Axis, Places]) -> Array:
     """Return an array extended along some of its axes with zeros."""
     layout = [
         places[axis] if axis and axis in places else Places(np.arange(n), n)
@@ -231,7 +230,7 @@ def extended(value: Array, axes: Collection[Axis | None], places: Mapping[Axis, 
 
 
 def are_sound(estimator: Any, **sizes: int) -> bool:
-    """Return whether the declared arrays, of a model file, have these sizes."""
+    """Return whether the declared arrays have these sizes; those of a damaged file may not."""
     for name, array in _arrays(estimator.__class__).items():
         value = getattr(estimator, name)
         if not isinstance(value, np.ndarray) or value.dtype != array.dtype:

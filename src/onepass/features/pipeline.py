@@ -924,10 +924,10 @@ class Pipeline(Composite):
         return result
 
     def _learn_parts(self, rows: Any, verb: str, given: Mapping[str, Any]) -> Any:
-        """Learn checked rows in parts: the first row alone.
+        """Learn checked rows in parts, of which the first row is one.
 
-        So are rows that bring columns before a transformer whose outputs depend on all columns:
-        neither earlier rows nor prequential predictions may depend on these.
+        If the outputs of a transformer depend on all columns, a row that brings a column is a part,
+        too: earlier rows and its own prequential prediction must not depend on the new column.
         """
         n, s = len(rows), given["sample_weight"]
         learned = np.ones(n, dtype=bool) if s is None else s > 0.0
@@ -954,7 +954,7 @@ class Pipeline(Composite):
         return self._in_parts(np.flatnonzero(cut), verb, given, learn)
 
     def _brings_lags(self, y: Any, n: int) -> Array:
-        """Return whether each of n rows may bring a lag of a label that was none before."""
+        """Return whether a label may be a lag for the first time in a row, for n rows."""
         brings = np.zeros(n, dtype=bool)
         if not is_classifier(self.learner_) or not hasattr(y, "__len__") or len(y) != n:
             return brings
@@ -975,8 +975,8 @@ class Pipeline(Composite):
     ) -> Any:
         """Call ``learn`` for the rows between cuts; return the result for all rows.
 
-        If there is not a target, weight or time for each row, all rows are one part, which the
-        learner refuses.
+        If the number of targets, weights or times is wrong, all rows are one part: the learner
+        raises the error.
         """
         by_row = {k: series_array(given[k]) for k in _BY_ROW if given.get(k) is not None}
         if len(cuts) <= 2 or not all(_has_length(one, cuts[-1]) for one in by_row.values()):
@@ -996,7 +996,7 @@ class Pipeline(Composite):
     def _learn_part(self, rows: Any, verb: str, given: Mapping[str, Any]) -> Any:
         """Learn checked rows in all steps; return the result of the method of the learner.
 
-        The learner learns a part for each row that brings a column, as in single rows.
+        The learner grows at each row that brings a column, as it does in single rows.
         """
         if not self.features_:
             return getattr(self.learner_, verb)(rows, **given)

@@ -91,12 +91,12 @@ class Starts(NamedTuple):
         return cls(rows, (rows == 0) & ~np.isnan(at.origins), np.nan_to_num(at.origins))
 
     def at(self, rows: Array, n: int) -> Starts:
-        """Return the starts in a block of n rows of which these, in order, are ``rows``."""
-        places = np.concatenate([rows, [n, -1]])  # the last is at -1, of earlier columns
+        """Return the starts in a block of n rows, where these rows have the indices ``rows``."""
+        places = np.concatenate([rows, [n, -1]])  # n and -1 have the same meaning there
         return self._replace(rows=places[self.rows])
 
     def followed_by(self, later: Starts) -> Starts:
-        """Return the starts after a further part of the rows, of as many columns or more."""
+        """Return the starts of a block that ends with a part that starts as ``later``."""
         d = len(self.rows)
         known = later.rows[:d] < 0
         pairs = zip(self, later, strict=True)
@@ -104,9 +104,9 @@ class Starts(NamedTuple):
         return Starts(*both)
 
     def begins(self, n: int) -> Array:
-        """Return the first of n rows in which each column is known, or had its first value, (d,).
+        """Return the row of n in which each column begins, (d,).
 
-        A column that has no value yet is known from the first row.
+        It is 0 for a column of earlier blocks, and for a column that has no value yet.
         """
         return np.where(self.rows == n, 0, np.maximum(self.rows, 0))
 

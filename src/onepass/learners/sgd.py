@@ -59,6 +59,7 @@ from onepass.types import Array, ArrayLike, Floats
 __all__ = ["BaseSGD", "SGDClassifier", "SGDRegressor", "gradient_descent"]
 
 
+@dataclass(eq=False, repr=False)
 class BaseSGD(Linear):
     """Base class of the SGD estimators: loss, step rule and weights."""
 
@@ -66,10 +67,18 @@ class BaseSGD(Linear):
     closed_form_loss: ClassVar[str]
     """The loss for which the passive-aggressive steps are the closed-form solution."""
 
-    loss: str
-    step: str
-    l2: float
-    fit_intercept: bool
+    loss: str = "squared"
+    _: KW_ONLY
+    step: str = "adaptive"
+    step_size: float | None = None
+    noise: float | None = None
+    decay: float | None = None
+    power: float | None = None
+    aggressiveness: float | None = None
+    l2: float = 0.0
+    fit_intercept: bool = True
+    initial_coef: ArrayLike | None = None
+
     steps_ = RowCounter()
     statistics_ = CompiledState[Floats](OUTPUT, None)
 
@@ -327,11 +336,6 @@ class SGDRegressor(BaseSGD, Regressor):
         For decaying steps: the exponent above. None is 0.5.
     aggressiveness : float > 0, default=None
         C of pa1 and pa2. Larger values allow larger steps for one row. None is 1.
-    huber_delta : float > 0, default=None
-        Error at which the Huber loss changes from squared to absolute, in units of y. None is 1.
-    epsilon : float >= 0, default=None
-        Errors up to this size are ignored by the epsilon-insensitive loss, in units of y. None is
-        0.1.
     l2 : float >= 0, default=0.0
         Penalty ``l2 / 2 * ||coef||**2`` on every row; at most 1 / step_size, and 0 with the
         passive-aggressive steps. The intercept is not penalised.
@@ -339,6 +343,11 @@ class SGDRegressor(BaseSGD, Regressor):
         Whether to learn an intercept, as the weight of a feature that is always 1.
     initial_coef : array-like of shape (d,) or (c, d), default=None
         Initial coefficients. None is zeros.
+    huber_delta : float > 0, default=None
+        Error at which the Huber loss changes from squared to absolute, in units of y. None is 1.
+    epsilon : float >= 0, default=None
+        Errors up to this size are ignored by the epsilon-insensitive loss, in units of y. None is
+        0.1.
 
     Attributes
     ----------
@@ -375,19 +384,9 @@ class SGDRegressor(BaseSGD, Regressor):
     losses = REGRESSION_LOSSES
     closed_form_loss = "epsilon-insensitive"
 
-    loss: str = "squared"
     _: KW_ONLY
-    step: str = "adaptive"
-    step_size: float | None = None
-    noise: float | None = None
-    decay: float | None = None
-    power: float | None = None
-    aggressiveness: float | None = None
     huber_delta: float | None = None
     epsilon: float | None = None
-    l2: float = 0.0
-    fit_intercept: bool = True
-    initial_coef: ArrayLike | None = None
 
     def _start(self, d: int, c: int) -> None:
         super()._start(d, c)
@@ -476,15 +475,6 @@ class SGDClassifier(BaseSGD, Classifier):
 
     loss: str = "logistic"
     _: KW_ONLY
-    step: str = "adaptive"
-    step_size: float | None = None
-    noise: float | None = None
-    decay: float | None = None
-    power: float | None = None
-    aggressiveness: float | None = None
-    l2: float = 0.0
-    fit_intercept: bool = True
-    initial_coef: ArrayLike | None = None
     classes: Collection[object] | None = None
 
     @property
