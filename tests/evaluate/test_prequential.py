@@ -289,7 +289,7 @@ def test_errors_name_model_and_rows() -> None:
     first, second = RLSRegressor(), RLSRegressor(ridge=1.0)
     with pytest.raises(
         NotFiniteError,
-        match=r"model 'second', 100 row\(s\) starting at row 100 \(counting from 0\): RLS",
+        match=r"model 'second', 100 row\(s\) starting at row 101 \(counting from 0\): RLS",
     ):
         prequential(
             {"mean": RunningMean(), "second": second, "first": first},

@@ -85,7 +85,7 @@ def test_pending_targets_are_unknown(delay: int, n: int, block: int) -> None:
 
     def run(model: Any, X: Any) -> np.ndarray:
         found: list[np.ndarray] = []
-        rows = [op.evaluate.Block(X[a : a + block], y[a : a + block]) for a in range(0, n, block)]
+        rows = [op.stream.Rows(X[a : a + block], y[a : a + block]) for a in range(0, n, block)]
         op.evaluate.prequential(
             {"model": model},
             rows,

@@ -21,7 +21,8 @@ from durable_files import query
 import onepass as op
 from cases import snapshot
 from onepass.service.journal import Journal
-from onepass.service.requests import Block
+from onepass.service.requests import decode_rows
+from onepass.validation.rows import Rows
 
 ANY_MOMENT = "any moment"
 CREATION_STEPS = ("created", "in place")  # steps of creating a file
@@ -146,7 +147,7 @@ class LoggedBlock:
     """A block of the log."""
 
     sequence: int
-    block: Block
+    block: Rows
 
 
 def read_log(path: Path) -> list[LoggedBlock]:
@@ -160,7 +161,7 @@ def read_log(path: Path) -> list[LoggedBlock]:
     found |= {each[0]: each for each in blocks}
     assert sorted(found) == list(range(1, len(found) + 1)), "a block is missing"
     return [
-        LoggedBlock(sequence, Block.from_bytes(body, "here"))
+        LoggedBlock(sequence, decode_rows(body, "here"))
         for sequence, (_, kind, body) in sorted(found.items())
         if kind == "learn"
     ]

@@ -13,12 +13,15 @@ import onepass as op
 from cases import snapshot
 from onepass.errors import CorruptStoreError, NotFittedError
 from onepass.service.requests import (
-    Block,
     Request,
-    joined,
+    decode_rows,
+    digest,
+    encode_rows,
+    layout,
     read_rows,
     runs,
 )
+from onepass.validation.rows import Rows, concatenate_rows
 from onepass.validation.table import Table
 
 NUMBERS = st.sampled_from(["<f8", "<f4", "<f2", "<i8", "<u1", "|b1", ">f8", "<i4"])
@@ -46,7 +49,7 @@ def columns(draw: Any, n: int) -> Any:
 
 
 @st.composite
-def blocks(draw: Any) -> Block:
+def blocks(draw: Any) -> Rows:
     n = draw(st.integers(0, 4))
     if draw(st.booleans()):
         names = draw(st.lists(st.text(max_size=2), unique=True, max_size=3))
@@ -55,40 +58,40 @@ def blocks(draw: Any) -> Block:
         shape = (n, *draw(st.lists(st.integers(0, 3), min_size=1, max_size=2)))
         X = draw(hnp.arrays(draw(NUMBERS), shape))
     parts = [draw(st.none() | columns(n)) for _ in range(3)]
-    return Block(X, *parts)
+    return Rows(X, *parts)
 
 
-def plain(block: Block) -> Any:
+def plain(block: Rows) -> Any:
     """The content of a block, bit for bit; text as Python's."""
     X = block.X
     rows = (X.n, snapshot(X.columns)) if isinstance(X, Table) else snapshot(X)
-    return repr((rows, snapshot([block.y, block.weights, block.time])))
+    return repr((rows, snapshot([block.y, block.weight, block.time])))
 
 
 @given(blocks())
-def test_blocks_are_decoded_as_they_were_encoded(block: Block) -> None:
-    data = block.to_bytes()
-    again = Block.from_bytes(data, "here")
+def test_blocks_are_decoded_as_they_were_encoded(block: Rows) -> None:
+    data = encode_rows(block)
+    again = decode_rows(data, "here")
     assert plain(again) == plain(block)
     assert len(again) == len(block)
-    assert again.to_bytes() == data
-    assert again.digest() == block.digest()
-    for part in (again.y, again.weights, again.time):
+    assert encode_rows(again) == data
+    assert digest(again) == digest(block)
+    for part in (again.y, again.weight, again.time):
         assert part is None or part.flags.writeable
 
 
 @given(blocks(), st.data())
 def test_changed_bytes_of_a_block_raise_only_corrupt_store_errors(
-    block: Block, data: st.DataObject
+    block: Rows, data: st.DataObject
 ) -> None:
-    whole = bytearray(block.to_bytes())
+    whole = bytearray(encode_rows(block))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(whole) - 1))
         whole[at] = data.draw(st.integers(0, 255))
     if data.draw(st.booleans()):
         whole = whole[: data.draw(st.integers(0, len(whole)))]
     try:
-        Block.from_bytes(bytes(whole), "here")
+        decode_rows(bytes(whole), "here")
     except CorruptStoreError as error:
         assert "here: a block of the file" in str(error)  # noqa: PT017
 
@@ -96,33 +99,33 @@ def test_changed_bytes_of_a_block_raise_only_corrupt_store_errors(
 @given(st.binary(max_size=60))
 def test_random_bytes_are_no_block(data: bytes) -> None:
     with pytest.raises(CorruptStoreError):
-        Block.from_bytes(data, "here")
+        decode_rows(data, "here")
 
 
 def test_forged_shapes_are_refused_without_allocating_memory() -> None:
     head = b'[1,false,[["X",null,"|O",[1000000000,1000],2]]]'
     with pytest.raises(CorruptStoreError):
-        Block.from_bytes(len(head).to_bytes(4, "little") + head + b"[]", "here")
+        decode_rows(len(head).to_bytes(4, "little") + head + b"[]", "here")
     head = b'[1,false,[["X",null,"|V8",[1],8]]]'
     with pytest.raises(CorruptStoreError, match="V8"):
-        Block.from_bytes(len(head).to_bytes(4, "little") + head + bytes(8), "here")
+        decode_rows(len(head).to_bytes(4, "little") + head + bytes(8), "here")
 
 
 @given(st.lists(blocks(), min_size=1, max_size=4))
-def test_joined_blocks_have_the_same_rows(many: list[Block]) -> None:
-    alike = [block for block in many if block.layout == many[0].layout]
-    one = joined(alike)
+def test_joined_blocks_have_the_same_rows(many: list[Rows]) -> None:
+    alike = [block for block in many if layout(block) == layout(many[0])]
+    one = concatenate_rows(alike)
     assert len(one) == sum(map(len, alike))
     rows = [row for block in alike for row in rows_of(block)]
     assert rows_of(one) == rows
 
 
-def rows_of(block: Block) -> list[str]:
+def rows_of(block: Rows) -> list[str]:
     found = []
     for i in range(len(block)):
         row = block[i : i + 1]
         X = row.X.row(0) if isinstance(row.X, Table) else row.X.tolist()
-        parts = [None if p is None else p.tolist() for p in (row.y, row.weights, row.time)]
+        parts = [None if p is None else p.tolist() for p in (row.y, row.weight, row.time)]
         found.append(repr((X, parts)))
     return found
 
@@ -141,13 +144,13 @@ def rows_of(block: Block) -> list[str]:
 )
 def test_layouts_differ_by_columns_and_types(one: Any, other: Any) -> None:
     a, b = (read_rows(each, [1.0]) for each in (one, other))
-    assert a.layout != b.layout
+    assert layout(a) != layout(b)
 
 
 def test_layouts_differ_by_type_of_targets_weights_and_times() -> None:
     X = [[1.0]]
     found = {
-        read_rows(X, *rest).layout
+        layout(read_rows(X, *rest))
         for rest in (
             ([1.0],), ([1],), (["a"],), ([[1.0]],), ([True],), ([1.0], 2.0), ([1.0], None, [3.0]),
             ([1.0], None, [np.datetime64("2026-01-01")]), ([1.0], 2.0, [3.0]), ([1.0], 2),
@@ -158,7 +161,7 @@ def test_layouts_differ_by_type_of_targets_weights_and_times() -> None:
 
 def test_runs_keep_the_order_and_are_bounded() -> None:
     sizes = [1, 1, 4000, 200, 5000, 1, 1, 1]
-    given_ = [Request(Block(np.zeros((n, 2)), np.zeros(n))) for n in sizes]
+    given_ = [Request(Rows(np.zeros((n, 2)), np.zeros(n))) for n in sizes]
     given_[6].source = "s"
     found = [[given_.index(each) for each in run] for run in runs(given_)]
     assert found == [[0, 1, 2], [3], [4], [5], [6], [7]]
@@ -174,8 +177,8 @@ def test_runs_keep_the_order_and_are_bounded() -> None:
     )
 )
 def test_predictions_are_decoded_as_they_were_encoded(predictions: Any) -> None:
-    data = Block(predictions).to_bytes()
-    assert snapshot(Block.from_bytes(data, "here").X) == snapshot(predictions)
+    data = encode_rows(Rows(predictions))
+    assert snapshot(decode_rows(data, "here").X) == snapshot(predictions)
 
 
 @pytest.mark.parametrize("labels", [[1, "a"], ["a", True], ("a", 1.5), [["a"], [1]]])

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import copy_after_crash, paused_writer, state_bits
+from durable_files import copy_after_crash, enqueue, paused_writer, state_bits
 
 import onepass as op
 from onepass.errors import OnepassError, StoreError
 from onepass.service.journal import Journal
-from onepass.service.requests import Block, Request
+from onepass.service.requests import Request
 from onepass.service.writer import Writer
+from onepass.validation.rows import Rows
 
 X = np.random.default_rng(0).normal(size=(1000, 4))
 Y = X.sum(axis=1)
@@ -166,14 +167,14 @@ def test_requests_during_the_final_snapshot_are_refused(
     durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
     durable.learn(X[:5], Y[:5])
     decided: list[Any] = []
-    late = Request(Block(X[:1], Y[:1]))
+    late = Request(Rows(X[:1], Y[:1]))
     late.done = decided.append
     finish = Writer._close
 
     def come(self: Writer) -> None:
         finish(self)
         with pytest.raises(StoreError, match="was closed"):
-            durable.request(X[:1], Y[:1], done=decided.append)
+            enqueue(durable, X[:1], Y[:1], done=decided.append)
         self._items.put(late)  # it had just seen that the file is open
 
     monkeypatch.setattr(Writer, "_close", come)
@@ -205,7 +206,7 @@ def test_requests_during_close_are_committed_or_refused(tmp_path: Path) -> None:
         def give(durable: Any = durable, given: list[Any] = given) -> None:
             with contextlib.suppress(StoreError):
                 while True:
-                    given.append(durable.request(wide[:1], [1.0]))
+                    given.append(enqueue(durable, wide[:1], [1.0]))
                     time.sleep(0.0002)
 
         def close(durable: Any = durable) -> None:
@@ -222,10 +223,10 @@ def test_requests_during_close_are_committed_or_refused(tmp_path: Path) -> None:
 def test_requests_without_waiting_are_completed_on_close(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         rows = [*range(1000), *range(500)]
-        requests = [durable.request(X[k : k + 1], Y[k : k + 1]) for k in rows]
+        requests = [enqueue(durable, X[k : k + 1], Y[k : k + 1]) for k in rows]
         durable.learn(X[:1], Y[:1])  # takes its turn behind them
         assert all(each.completed for each in requests)
-        left = durable.request(X[:1], Y[:1])
+        left = enqueue(durable, X[:1], Y[:1])
     assert left.completed
     with op.durable(tmp_path / "m.db") as again:
         assert again.rows_seen == 1502
@@ -237,10 +238,10 @@ def test_commit_pending_returns_though_callbacks_add_requests(tmp_path: Path) ->
     def again(request: Any) -> None:
         decided.append(request)
         with contextlib.suppress(StoreError):  # as it is closed
-            durable.request(X[:1], Y[:1], done=again)
+            enqueue(durable, X[:1], Y[:1], done=again)
 
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
-        durable.request(X[:1], Y[:1], done=again)
+        enqueue(durable, X[:1], Y[:1], done=again)
         durable.commit_pending()
         assert decided
     assert all(each.completed for each in decided)
@@ -392,7 +393,7 @@ def test_watcher_that_would_wait_for_the_writer_gets_an_error(tmp_path: Path) ->
                 refused.append(str(error.value))
             durable.predict(X)
             durable._writer.watch = None
-            durable.request(X[20:21], Y[20:21])
+            enqueue(durable, X[20:21], Y[20:21])
 
         durable._writer.watch = watch
         durable.learn(X[:5], Y[:5])
@@ -412,7 +413,7 @@ def test_system_exit_in_a_callback_does_not_stop_the_writer(tmp_path: Path) -> N
         raise SystemExit
 
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
-        durable.request(X[:1], Y[:1], done=leave)
+        enqueue(durable, X[:1], Y[:1], done=leave)
         durable.learn(X[1:2], Y[1:2])
         assert durable.rows_seen == 2
 
@@ -451,8 +452,8 @@ def test_error_before_the_commit_refuses_the_group(
 
         monkeypatch.setattr(Journal, "reached", reached)
         with paused_writer(durable):
-            one = durable.request(X[20:25], Y[20:25])
-            two = durable.request(X[25:30], Y[25:30], key="mine")
+            one = enqueue(durable, X[20:25], Y[20:25])
+            two = enqueue(durable, X[25:30], Y[25:30], key="mine")
         for each in (one, two):
             durable._writer.call(lambda: None)
             with pytest.raises(MemoryError, match="for once"):

@@ -11,7 +11,7 @@ from durable_files import learn_and_maintain
 import onepass as op
 from onepass.integrations.detectors import detectors
 from onepass.service.monitoring import Gauges, MetricsFile
-from onepass.service.requests import Block
+from onepass.validation.rows import Rows
 
 
 def stream(n: int, seed: int = 0) -> tuple[Any, Any]:
@@ -59,7 +59,7 @@ def test_points_of_a_curve_have_the_times_of_learning(monkeypatch: pytest.Monkey
     times = iter(range(100, 103))
     monkeypatch.setattr(time, "time", lambda: float(next(times)))
     for _ in range(3):
-        gauges.learned(Block(np.zeros((2, 1)), np.ones(2)), np.zeros(2))
+        gauges.learned(Rows(np.zeros((2, 1)), np.ones(2)), np.zeros(2))
     assert [at for *_, at in gauges.prequential_error()["curve"]] == [100.0, 101.0, 102.0]
 
 
@@ -70,7 +70,7 @@ def test_points_of_curve_are_evenly_spaced(size: int) -> None:
     gauges.resume(None, 0)
     y = np.ones(size)
     for blocks in range(1, 2500):
-        gauges.learned(Block(np.empty((size, 0)), y), y)
+        gauges.learned(Rows(np.empty((size, 0)), y), y)
         if blocks % 211:
             continue
         at = np.array([point[0] for point in gauges.prequential_error()["curve"]])
@@ -126,7 +126,7 @@ def test_metrics_files_that_do_not_match_are_ignored(tmp_path: Path) -> None:
 
 
 def errors_seen(gauges: Gauges, off: Any) -> None:
-    gauges.learned(Block(np.zeros((len(off), 1)), np.asarray(off)), np.zeros(len(off)))
+    gauges.learned(Rows(np.zeros((len(off), 1)), np.asarray(off)), np.zeros(len(off)))
 
 
 def test_drift_and_outliers() -> None:
@@ -162,7 +162,7 @@ def test_queued_blocks_are_counted_when_metrics_are_read() -> None:
     gauges = Gauges(op.RLSRegressor(), window=100)
     gauges.resume(None, 0)
     for y in (np.ones(3), np.ones((2, 1)), np.ones(1, dtype=int), np.ones(4)):
-        gauges.learned(Block(np.zeros((len(y), 1)), y), np.zeros(len(y)))
+        gauges.learned(Rows(np.zeros((len(y), 1)), y), np.zeros(len(y)))
     assert (gauges.seen, gauges.state()["rows"]) == (10, 10)
     errors_seen(gauges, [1.0])
     assert gauges.innovations() == {"mean": 1.0, "deviation": 0.0}
@@ -178,11 +178,11 @@ def test_large_integer_labels_are_compared_exactly() -> None:
     gauges.resume(None, 0)
     ones = np.ones(100)
     for _ in range(1000):  # after so many, a point of the curve stands for many rows
-        gauges.learned(Block(ones[:, None], ones), ones)
+        gauges.learned(Rows(ones[:, None], ones), ones)
     assert gauges.state()["rows"] == 100_000
     large = 1 << 53
     for y, predictions in ((large + 1, large), (0.5, 0.5), (0.5, 0.5), (large, large + 1)):
-        gauges.learned(Block(np.ones((1, 1)), np.array([y])), np.array([predictions]))
+        gauges.learned(Rows(np.ones((1, 1)), np.array([y])), np.array([predictions]))
     assert gauges.prequential_error()["all"] == pytest.approx(1 - 2 / 100_004, rel=1e-12)
 
 
@@ -245,7 +245,7 @@ def test_errors_of_several_outputs_do_not_cancel() -> None:
     gauges = Gauges(op.RLSRegressor(), window=2, detectors={"good": good})
     gauges.resume(None, 0)
     y = np.array([[1.0, -1.0], [1.0, 1.0], [1.0, -1.0], [90.0, -90.0]])
-    gauges.learned(Block(np.zeros((4, 1)), y), np.zeros((4, 2)))
+    gauges.learned(Rows(np.zeros((4, 1)), y), np.zeros((4, 2)))
     assert gauges.innovations() == {"mean": 0.0, "deviation": 0.0}
     assert (gauges.outliers, good.errors_seen) == (1, [1.0, 1.0, 1.0, 90.0])
 
@@ -256,7 +256,7 @@ def test_detectors_skip_errors_that_are_not_finite() -> None:
     gauges = Gauges(op.RLSRegressor(), window=2, detectors={"good": good})
     gauges.resume(None, 0)
     for error in (1.0, 1.7e308, 1.0):
-        gauges.learned(Block(np.zeros((1, 1)), np.array([error])), np.array([-error]))
+        gauges.learned(Rows(np.zeros((1, 1)), np.array([error])), np.array([-error]))
     assert (gauges.state()["rows"], good.errors_seen) == (3, [2.0, 2.0])
 
 
@@ -266,7 +266,7 @@ def test_metrics_of_classifiers_and_rates(monkeypatch: pytest.MonkeyPatch) -> No
     gauges = Gauges(op.Perceptron(), window=3)
     gauges.resume(None, 0)
     y = np.array(["a", "b", "a", "a"], dtype=object)
-    gauges.learned(Block(np.zeros((4, 1)), y), np.array([None, "b", "b", "a"], dtype=object))
+    gauges.learned(Rows(np.zeros((4, 1)), y), np.array([None, "b", "b", "a"], dtype=object))
     assert (gauges.prequential_error()["all"], gauges.prequential_error()["window"]) == (
         0.5,
         pytest.approx(2 / 3),
@@ -323,7 +323,7 @@ def test_labels_of_shape_n_1_are_counted_per_row() -> None:
     gauges = Gauges(op.Perceptron(), window=3)
     gauges.resume(None, 0)
     y, predictions = np.array([[0], [1], [1], [0]]), np.array([0, 1, 0, 0])
-    gauges.learned(Block(np.zeros((4, 1)), y), predictions)
+    gauges.learned(Rows(np.zeros((4, 1)), y), predictions)
     assert (gauges.prequential_error()["all"], gauges.state()["rows"]) == (0.75, 4)
 
 

@@ -20,7 +20,7 @@ from onepass.errors import CheckpointError, CorruptStoreError, StoreError
 from onepass.service.client import Client
 from onepass.service.http.responses import ErrorResponses
 from onepass.service.http.status import pathless
-from onepass.service.requests import Block
+from onepass.service.requests import decode_rows
 
 INFER, LEARN, STATE = "/v2/models/rls/infer", "/v2/models/rls/learn", "/state"
 
@@ -75,7 +75,7 @@ def test_predictions_continue_while_the_disk_stalls(tmp_path: Path) -> None:
     with op.durable(tmp_path / "data" / "rls.db") as durable:
         assert (durable.rows_seen, durable.version) == (21, version)
     bodies = query(tmp_path / "data" / "rls.db", "SELECT body FROM log ORDER BY sequence")
-    learned = [Block.from_bytes(body, "here").X[:, 0] for (body,) in bodies]
+    learned = [decode_rows(body, "here").X[:, 0] for (body,) in bodies]
     assert sorted(np.concatenate(learned).tolist()) == [float(i) for i in range(21)]
 
 

@@ -18,6 +18,7 @@ pytest.importorskip("msgspec")
 from onepass.service.protocol import arrow
 from onepass.service.protocol.limits import Limits
 from onepass.service.protocol.rows import DecodedRequest, Output
+from onepass.validation.rows import Rows
 
 PACKINGS = [None, "lz4", "zstd"]
 TABLE = pa.table(
@@ -49,7 +50,7 @@ def rows(table: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("size", [1, 2, None])
 def test_columns_of_each_type(packing: str | None, size: int | None) -> None:
     table = TABLE if size is None else TABLE.slice(0, 3).unify_dictionaries()
-    X = arrow.read(arrow_stream(table, rows=size, compression=packing)).X
+    X = arrow.read(arrow_stream(table, rows=size, compression=packing)).rows.X
     first, second, third = rows(X)
     assert first | {"at": 0, "day": 0} == {
         "number": 0.1, "whole": 1.0, "truth": 1.0, "text": "a", "long": "a", "category": "u",
@@ -69,9 +70,9 @@ def test_columns_of_each_type(packing: str | None, size: int | None) -> None:
 def test_numbers_keep_every_bit(packing: str | None, data: st.DataObject) -> None:
     values = data.draw(st.lists(st.floats(), max_size=20))
     table = pa.table({"a": pa.array(values, pa.float64())})
-    found = arrow.read(arrow_stream(table, rows=7, compression=packing)).X
+    found = arrow.read(arrow_stream(table, rows=7, compression=packing)).rows.X
     assert struct.pack(f"{len(values)}d", *found["a"]) == struct.pack(f"{len(values)}d", *values)
-    reply = arrow.write(DecodedRequest(None), {"y": np.array(values)}, model="m")
+    reply = arrow.write(DecodedRequest(Rows(None)), {"y": np.array(values)}, model="m")
     again = pa.ipc.open_stream(reply.body).read_all()["y"].to_pylist()
     assert struct.pack(f"{len(values)}d", *again) == struct.pack(f"{len(values)}d", *values)
 
@@ -80,10 +81,13 @@ def test_numbers_keep_every_bit(packing: str | None, data: st.DataObject) -> Non
 def test_fixed_size_lists_are_rows_without_names(kind: Any) -> None:
     flat = pa.array([0, 1, 1, 0, 1, 1]).cast(kind)
     X = pa.FixedSizeListArray.from_arrays(flat, 2)
-    found = arrow.read(arrow_stream(pa.table({"X": X}), rows=2)).X
+    found = arrow.read(arrow_stream(pa.table({"X": X}), rows=2)).rows.X
     assert found.tolist() == [[0, 1], [1, 0], [1, 1]]
     assert found.dtype == np.float64
-    assert arrow.read(arrow_stream(pa.table({"X": X.slice(1, 2)}))).X.tolist() == [[1, 0], [1, 1]]
+    assert arrow.read(arrow_stream(pa.table({"X": X.slice(1, 2)}))).rows.X.tolist() == [
+        [1, 0],
+        [1, 1],
+    ]
 
 
 def test_targets_weights_and_times_are_not_features() -> None:
@@ -93,10 +97,10 @@ def test_targets_weights_and_times_are_not_features() -> None:
         {"X": X, "y": y, "sample_weight": [1, 2], "time": pa.array([3, 4], pa.int32())}
     )
     decoded = arrow.read(arrow_stream(table), learning=True)
-    np.testing.assert_array_equal(decoded.X, [[0.5, np.nan], [1, 2]])
-    assert decoded.y.tolist() == [[1, 2], [3, 4]]
-    assert decoded.sample_weight.tolist() == [1, 2]
-    assert (decoded.time.tolist(), decoded.time.dtype) == ([3, 4], np.int64)
+    np.testing.assert_array_equal(decoded.rows.X, [[0.5, np.nan], [1, 2]])
+    assert decoded.rows.y.tolist() == [[1, 2], [3, 4]]
+    assert decoded.rows.weight.tolist() == [1, 2]
+    assert (decoded.rows.time.tolist(), decoded.rows.time.dtype) == ([3, 4], np.int64)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +113,8 @@ def test_targets_weights_and_times_are_not_features() -> None:
 )  # fmt: skip
 def test_targets_keep_their_type(y: Any, kind: str) -> None:
     decoded = arrow.read(arrow_stream(pa.table({"a": [1.0, 2.0], "y": y})), learning=True)
-    assert decoded.y.dtype.kind == kind
-    assert decoded.y.tolist() == y.to_pylist()
+    assert decoded.rows.y.dtype.kind == kind
+    assert decoded.rows.y.tolist() == y.to_pylist()
 
 
 def test_streams_of_polars_are_read() -> None:
@@ -118,15 +122,15 @@ def test_streams_of_polars_are_read() -> None:
     frame = frame.with_columns(pl.col("c").cast(pl.Categorical))
     for packing in ("uncompressed", "lz4", "zstd"):
         body = frame.write_ipc_stream(None, compression=packing).getvalue()
-        first, second = rows(arrow.read(body).X)
+        first, second = rows(arrow.read(body).rows.X)
         assert first == {"a": 1.5, "b": "x" * 40, "c": "u"}
         assert second == {"a": None, "b": None, "c": "v"}
 
 
 def test_no_rows() -> None:
     table = TABLE.slice(0, 0)
-    assert len(arrow.read(arrow_stream(table)).X) == 0
-    assert arrow.read(arrow_stream(table)).X.names == TABLE.column_names
+    assert len(arrow.read(arrow_stream(table)).rows.X) == 0
+    assert arrow.read(arrow_stream(table)).rows.X.names == TABLE.column_names
 
 
 # -- errors ----------------------------------------------------------------------------------------
@@ -182,7 +186,7 @@ def test_former_metadata_version_is_refused() -> None:
 def test_responses_are_streams() -> None:
     answers = {"y": np.array(["a", None], dtype=object), "classes": np.array(["b", "a"]),
                "probabilities": np.array([[0.25, 0.75], [0.5, 0.5]])}  # fmt: skip
-    decoded = DecodedRequest(None, id="a7", outputs=tuple(map(Output, answers)))
+    decoded = DecodedRequest(Rows(None), id="a7", outputs=tuple(map(Output, answers)))
     reply = arrow.write(decoded, answers, model="flow", version="7")
     assert reply.kind == "application/vnd.apache.arrow.stream"
     found = pa.ipc.open_stream(reply.body).read_all()
@@ -203,7 +207,7 @@ def test_responses_are_streams() -> None:
 )  # fmt: skip
 def test_predictions_of_each_type(y: Any, kind: Any) -> None:
     found = pa.ipc.open_stream(
-        arrow.write(DecodedRequest(None), {"y": y}, model="m").body
+        arrow.write(DecodedRequest(Rows(None)), {"y": y}, model="m").body
     ).read_all()["y"]
     assert found.type == kind
     assert len(found) == len(y)
@@ -211,7 +215,9 @@ def test_predictions_of_each_type(y: Any, kind: Any) -> None:
 
 def test_lone_surrogates_cannot_be_encoded() -> None:
     with pytest.raises(LabelError, match="a lone surrogate"):
-        arrow.write(DecodedRequest(None), {"y": np.array(["\ud800"], dtype=object)}, model="m")
+        arrow.write(
+            DecodedRequest(Rows(None)), {"y": np.array(["\ud800"], dtype=object)}, model="m"
+        )
 
 
 # -- memory ----------------------------------------------------------------------------------------
@@ -254,7 +260,7 @@ def indices(n: int, kind: Any = None) -> pa.Table:
 
 
 def test_values_of_a_dictionary_are_shared() -> None:
-    found = arrow.read(arrow_stream(indices(4_000))).X["a"]
+    found = arrow.read(arrow_stream(indices(4_000))).rows.X["a"]
     assert found[0] is found[-1]  # 240 MB else
 
 
@@ -269,7 +275,11 @@ def test_decoded_size_of_dictionaries_is_limited(kind: Any) -> None:
 
 def test_dictionary_values_count_as_text() -> None:
     table = pa.table({"a": pa.array(["b", None, "b"]).dictionary_encode()})
-    assert arrow.read(arrow_stream(table), Limits(values=24)).X["a"].tolist() == ["b", None, "b"]
+    assert arrow.read(arrow_stream(table), Limits(values=24)).rows.X["a"].tolist() == [
+        "b",
+        None,
+        "b",
+    ]
     refused(table, Limits(values=23), "3 rows of 1 columns, including 1 text columns")
 
 

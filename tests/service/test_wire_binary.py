@@ -17,6 +17,7 @@ pytest.importorskip("msgspec")
 from onepass.service.protocol import v2
 from onepass.service.protocol.limits import Limits
 from onepass.service.protocol.rows import DecodedRequest, EncodedResponse, Output
+from onepass.validation.rows import Rows
 
 
 def read(body: bytes, length: Any, **more: Any) -> DecodedRequest:
@@ -28,17 +29,19 @@ def read(body: bytes, length: Any, **more: Any) -> DecodedRequest:
 def test_numbers_keep_every_bit(code: str, data: st.DataObject) -> None:
     X = data.draw(arrays(np.dtype(code), st.tuples(st.integers(0, 4), st.integers(1, 5))))
     decoded = read(*binary_request({"X": X}))
-    assert decoded.X.dtype == np.float64
-    assert decoded.X.flags.aligned
-    assert decoded.X.tobytes() == X.astype(np.float64).tobytes()  # nan, infinity and -0 among them
+    assert decoded.rows.X.dtype == np.float64
+    assert decoded.rows.X.flags.aligned
+    assert (
+        decoded.rows.X.tobytes() == X.astype(np.float64).tobytes()
+    )  # nan, infinity and -0 among them
 
 
 def test_unaligned_bytes_are_read() -> None:
     X = np.random.default_rng(0).standard_normal((3, 5))
     for i in range(9):
         decoded = read(*binary_request({"X": X}, id="a" * i))
-        assert decoded.X.flags.aligned
-        assert decoded.X.tobytes() == X.tobytes()
+        assert decoded.rows.X.flags.aligned
+        assert decoded.rows.X.tobytes() == X.tobytes()
 
 
 def test_columns_targets_weights_and_times() -> None:
@@ -50,13 +53,13 @@ def test_columns_targets_weights_and_times() -> None:
     }  # fmt: skip
     body, length = binary_request(named)
     decoded = read(body, str(length), learning=True)
-    assert decoded.X.names == ["speed", "wet", "gear"]
-    assert decoded.X["gear"].tolist() == ["", "höch"]
-    assert decoded.X["wet"].tolist() == [1.0, 0.0]
-    assert np.isnan(decoded.X["speed"][1])
-    assert decoded.y.tolist() == ["a", "b"]
-    assert decoded.time[1] == np.datetime64("2026-11-23T01:02:03.000004")
-    assert decoded.sample_weight.tolist() == [1.0, 2.0]
+    assert decoded.rows.X.names == ["speed", "wet", "gear"]
+    assert decoded.rows.X["gear"].tolist() == ["", "höch"]
+    assert decoded.rows.X["wet"].tolist() == [1.0, 0.0]
+    assert np.isnan(decoded.rows.X["speed"][1])
+    assert decoded.rows.y.tolist() == ["a", "b"]
+    assert decoded.rows.time[1] == np.datetime64("2026-11-23T01:02:03.000004")
+    assert decoded.rows.weight.tolist() == [1.0, 2.0]
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=9), max_size=9))
@@ -64,7 +67,7 @@ def test_text_keeps_every_character(words: list[str]) -> None:
     array = np.empty(len(words), dtype=object)
     array[:] = words
     decoded = read(*binary_request({"word": array, "other": array[:, None]}))
-    assert decoded.X["word"].tolist() == decoded.X["other"].tolist() == words
+    assert decoded.rows.X["word"].tolist() == decoded.rows.X["other"].tolist() == words
 
 
 def test_inputs_in_json_and_in_bytes() -> None:
@@ -72,15 +75,17 @@ def test_inputs_in_json_and_in_bytes() -> None:
     head = json.loads(body[:length])
     head["inputs"].insert(1, tensor("j", [3.0]))
     text = json.dumps(head).encode()
-    assert list(read(text + body[length:], len(text)).X.rows()) == [{"a": 1.0, "j": 3.0, "b": 2.0}]
+    assert list(read(text + body[length:], len(text)).rows.X.rows()) == [
+        {"a": 1.0, "j": 3.0, "b": 2.0}
+    ]
 
 
 def test_empty_tensors_need_no_header_length() -> None:
     tensors = {"name": "X", "shape": [0, 3], "datatype": "FP64", "data": None,
             "parameters": {"binary_data_size": 0}}  # fmt: skip
-    assert read(request(tensors), None).X.shape == (0, 3)  # as kserve's client writes it
+    assert read(request(tensors), None).rows.X.shape == (0, 3)  # as kserve's client writes it
     tensors |= {"shape": [0], "datatype": "BYTES"}
-    assert len(read(request(tensors), None).X) == 0
+    assert len(read(request(tensors), None).rows.X) == 0
 
 
 def changed(size: Any = 32, **more: Any) -> bytes:
@@ -127,7 +132,7 @@ def test_bytes_that_do_not_match_the_header_are_refused(
     head: bytes, tail: bytes, message: str | None
 ) -> None:
     if message is None:
-        assert read(head + tail, len(head)).X["X"].tolist() == ["", ""]
+        assert read(head + tail, len(head)).rows.X["X"].tolist() == ["", ""]
         return
     with pytest.raises(RequestError, match=message):
         read(head + tail, len(head))
@@ -146,7 +151,7 @@ def test_missing_header_length_is_refused() -> None:
 
 def test_length_of_text_is_limited() -> None:
     body, length = binary_request({"a": np.array(["abc", "d"])})
-    assert v2.read(body, Limits(text=3), header=length).X["a"].tolist() == ["abc", "d"]
+    assert v2.read(body, Limits(text=3), header=length).rows.X["a"].tolist() == ["abc", "d"]
     with pytest.raises(RequestError, match="texts of at most 2 characters, got a text of 3"):
         v2.read(body, Limits(text=2), header=length)
 
@@ -177,7 +182,9 @@ def sent(
     answers: dict[str, Any], **binary: bool
 ) -> tuple[EncodedResponse, list[dict[str, Any]], bytes]:
     outputs = tuple(Output(name, each) for name, each in binary.items())
-    reply = v2.write(DecodedRequest(None, outputs=outputs), answers, model="flow", version="7")
+    reply = v2.write(
+        DecodedRequest(Rows(None), outputs=outputs), answers, model="flow", version="7"
+    )
     assert reply.headers is not None
     assert reply.kind == "application/octet-stream"
     length = int(reply.headers["inference-header-content-length"])

@@ -75,7 +75,7 @@ def test_triton_sends_rows_and_reads_predictions(*, binary: bool) -> None:
     wanted = [("y", binary), ("probabilities", not binary), ("classes", binary)]
     body, length = triton_request({"X": rows}, binary=binary, outputs=wanted, request_id="a7")
     decoded = v2.read(body, header=length)
-    same(decoded.X, rows)
+    same(decoded.rows.X, rows)
     assert decoded.id == "a7"
     assert [(each.name, each.binary) for each in decoded.outputs] == wanted
     reply = written(decoded)
@@ -98,7 +98,10 @@ def test_triton_sends_columns(*, binary: bool) -> None:
     body, length = triton_request(named, binary=binary)
     decoded = v2.read(body, header=length)
     for name, expected in named.items():
-        same(decoded.X[name], expected if expected.dtype == object else expected.astype(np.float64))
+        same(
+            decoded.rows.X[name],
+            expected if expected.dtype == object else expected.astype(np.float64),
+        )
     assert [(each.name, each.binary) for each in decoded.outputs] == [("y", True)]
 
 
@@ -150,7 +153,7 @@ def test_kserve_sends_rows_and_reads_predictions(*, binary: bool) -> None:
     body, length = kserve_request({"X": rows}, binary=binary, request_id="a7",
                                   request_outputs=wanted)  # fmt: skip
     decoded = v2.read(body, header=length)
-    same(decoded.X, rows)
+    same(decoded.rows.X, rows)
     assert decoded.id == "a7"
     reply = written(decoded)
     if binary:
@@ -169,7 +172,10 @@ def test_kserve_sends_columns(*, binary: bool) -> None:
     body, length = kserve_request(named, binary=binary)
     decoded = v2.read(body, header=length)
     for name, expected in named.items():
-        same(decoded.X[name], expected if expected.dtype == object else expected.astype(np.float64))
+        same(
+            decoded.rows.X[name],
+            expected if expected.dtype == object else expected.astype(np.float64),
+        )
 
 
 def test_kserve_reads_metadata() -> None:

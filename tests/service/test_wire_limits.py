@@ -98,7 +98,7 @@ def test_binary_tensors_have_no_json_limit() -> None:
     X = np.ones((1100, 1000))
     body, length = binary_request({"X": X})
     assert len(body) > 8 << 20
-    np.testing.assert_array_equal(v2.read(body, header=length).X, X)
+    np.testing.assert_array_equal(v2.read(body, header=length).rows.X, X)
 
 
 def test_sparse_records_and_nulls_are_limited() -> None:
@@ -106,7 +106,7 @@ def test_sparse_records_and_nulls_are_limited() -> None:
     with pytest.raises(RequestError, match="for 9,000,000 values, of which nearly all are missing"):
         mlflow.read(json.dumps({"instances": content}).encode())
     content = [{f"{i:x}": 1} for i in range(300)]
-    assert len(mlflow.read(json.dumps({"instances": content}).encode()).X.names) == 300
+    assert len(mlflow.read(json.dumps({"instances": content}).encode()).rows.X.names) == 300
     nulls = pa.Array.from_buffers(pa.null(), 1 << 20, [None])
     with pytest.raises(RequestError, match="nearly all are missing"):
         arrow.read(arrow_stream(pa.table({"a": nulls, "b": nulls})))

@@ -17,6 +17,7 @@ from onepass.service.protocol import mlflow
 from onepass.service.protocol.limits import Limits
 from onepass.service.protocol.mlflow import read_csv
 from onepass.service.protocol.rows import DecodedRequest
+from onepass.validation.rows import Rows
 
 doubles = st.floats(allow_nan=False, allow_infinity=False)
 ROWS = [{"speed": 1.5, "gear": "low", "wet": True}, {"speed": None, "gear": None, "wet": False}]
@@ -44,11 +45,11 @@ def rows(table: Any) -> list[dict[str, Any]]:
      ("inputs", ROWS), ("instances", COLUMNS), ("inputs", COLUMNS)],
 )  # fmt: skip
 def test_columns_in_each_form(form: str, data: Any) -> None:
-    assert rows(read(form, data).X) == EXPECTED
+    assert rows(read(form, data).rows.X) == EXPECTED
 
 
 def test_missing_keys_of_records_are_missing_values() -> None:
-    X = read("dataframe_records", [{"a": 1}, {"b": "x"}, {}, {"a": 2, "b": None, "c": None}]).X
+    X = read("dataframe_records", [{"a": 1}, {"b": "x"}, {}, {"a": 2, "b": None, "c": None}]).rows.X
     nothing = {"a": None, "b": None, "c": None}
     assert rows(X) == [nothing | {"a": 1.0}, nothing | {"b": "x"}, nothing, nothing | {"a": 2.0}]
 
@@ -57,7 +58,7 @@ def test_missing_keys_of_records_are_missing_values() -> None:
 def test_json_of_pandas_is_read(orient: Any) -> None:
     frame = pd.DataFrame({"a": [1.5, 2.5], "b": ["x", "y"]}, index=[7, 9])
     data = frame.to_dict(orient=orient)
-    X = read(f"dataframe_{orient}", data).X
+    X = read(f"dataframe_{orient}", data).rows.X
     assert rows(X) == [{"a": 1.5, "b": "x"}, {"a": 2.5, "b": "y"}]
 
 
@@ -66,7 +67,7 @@ def test_values_keep_every_bit(values: list[tuple[float, str]]) -> None:
     data = [{"a": number, "b": text} for number, text in values]
     for ascii_only in (True, False):
         body = json.dumps({"instances": data}, ensure_ascii=ascii_only).encode()
-        X = mlflow.read(body).X
+        X = mlflow.read(body).rows.X
         assert struct.pack(f"{len(X)}d", *X["a"]) == struct.pack(
             f"{len(X)}d", *[v for v, _ in values]
         )
@@ -87,7 +88,7 @@ def test_long_bodies(form: str) -> None:
         "dataframe_records": records,
         "instances": {name: [row[name] for row in records] for name in names},
     }[form]
-    X = read(form, data).X
+    X = read(form, data).rows.X
     assert rows(X) == [row | {"late": row["late"] and 1.0} for row in records]
 
 
@@ -103,29 +104,29 @@ def test_long_bodies(form: str) -> None:
      ("dataframe_split", {"data": [[1, 2], [3, None]], "columns": [0, 1]})],
 )  # fmt: skip
 def test_rows_without_names_in_each_form(form: str, data: Any) -> None:
-    X = read(form, data).X
+    X = read(form, data).rows.X
     assert X.dtype == np.float64
     np.testing.assert_array_equal(X, [[1, 2], [3, np.nan]])
 
 
 def test_list_of_numbers_is_a_column() -> None:
-    np.testing.assert_array_equal(read("instances", [1, None, True]).X, [[1], [np.nan], [1]])
+    np.testing.assert_array_equal(read("instances", [1, None, True]).rows.X, [[1], [np.nan], [1]])
 
 
 @given(st.lists(st.tuples(doubles, doubles), min_size=1, max_size=9))
 def test_numbers_keep_every_bit(values: list[tuple[float, float]]) -> None:
-    assert read("inputs", values).X.tobytes() == np.array(values).tobytes()
+    assert read("inputs", values).rows.X.tobytes() == np.array(values).tobytes()
 
 
 def test_many_numbers_keep_every_bit() -> None:
     X = np.random.default_rng(0).standard_normal((5_000, 20))
-    assert read("inputs", X.tolist()).X.tobytes() == X.tobytes()
+    assert read("inputs", X.tolist()).rows.X.tobytes() == X.tobytes()
     X[4_000, 3] = np.nan
     data = X.tolist()
     data[4_000][3] = None
-    np.testing.assert_array_equal(read("dataframe_split", {"data": data}).X, X)
+    np.testing.assert_array_equal(read("dataframe_split", {"data": data}).rows.X, X)
     columns = {f"x{j}": [row[j] for row in data] for j in range(20)}
-    found = read("inputs", columns).X
+    found = read("inputs", columns).rows.X
     np.testing.assert_array_equal(np.column_stack(list(found.columns.values())), X)
 
 
@@ -181,7 +182,7 @@ def test_parameters_are_read() -> None:
 )  # fmt: skip
 def test_errors_name_the_place(body: bytes, message: str | None) -> None:
     if message is None:
-        assert mlflow.read(body).X.shape == (1, 0)
+        assert mlflow.read(body).rows.X.shape == (1, 0)
         return
     with pytest.raises(RequestError, match=message) as refused:
         mlflow.read(body)
@@ -203,7 +204,7 @@ def test_limits_are_parameters() -> None:
         "dataframe_records": ROWS,
         "inputs": COLUMNS,
     }.items():
-        assert len(read(form, data, good).X) == 2
+        assert len(read(form, data, good).rows.X) == 2
         for limits in (Limits(rows=1), Limits(columns=2), Limits(values=19), Limits(text=2)):
             with pytest.raises(RequestError, match="at most"):
                 read(form, data, limits)
@@ -221,7 +222,7 @@ def test_limits_are_parameters() -> None:
     ],
 )  # fmt: skip
 def test_predictions_of_each_type(y: Any, expected: Any) -> None:
-    reply = mlflow.write(DecodedRequest(None), {"y": y}, model="flow", version="7")
+    reply = mlflow.write(DecodedRequest(Rows(None)), {"y": y}, model="flow", version="7")
     assert reply.kind == "application/json"
     assert json.loads(reply.body) == {"predictions": expected}
 
@@ -229,7 +230,7 @@ def test_predictions_of_each_type(y: Any, expected: Any) -> None:
 def test_lone_surrogates_cannot_be_encoded() -> None:
     y = np.array(["\ud800"], dtype=object)
     with pytest.raises(LabelError, match="a lone surrogate"):
-        mlflow.write(DecodedRequest(None), {"y": y}, model="flow", version="7")
+        mlflow.write(DecodedRequest(Rows(None)), {"y": y}, model="flow", version="7")
 
 
 # -- CSV -------------------------------------------------------------------------------------------
@@ -238,7 +239,7 @@ def test_lone_surrogates_cannot_be_encoded() -> None:
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_csv_with_each_line_ending(end: str) -> None:
     lines = ["speed,gear,wet,at", '1.5,"low, ""1""",true,2026-11-22T01:02:03Z', ",,,", ""]
-    X = read_csv(end.join(lines).encode()).X
+    X = read_csv(end.join(lines).encode()).rows.X
     assert X["speed"].tolist()[0] == 1.5
     assert X["gear"].tolist() == ['low, "1"', None]
     assert X["wet"].tolist()[0] == 1.0
@@ -250,13 +251,13 @@ def test_csv_with_each_line_ending(end: str) -> None:
 
 @given(st.lists(doubles, min_size=1, max_size=9))
 def test_numbers_of_csv_keep_every_bit(values: list[float]) -> None:
-    X = read_csv(("a,b\n" + "".join(f"{value!r},x\n" for value in values)).encode()).X
+    X = read_csv(("a,b\n" + "".join(f"{value!r},x\n" for value in values)).encode()).rows.X
     assert struct.pack(f"{len(X)}d", *X["a"]) == struct.pack(f"{len(X)}d", *values)
 
 
 def test_long_csv_is_read_up_to_the_limit() -> None:
     n = 200_000
-    X = read_csv(b"a,b\n" + b"1.5,x\n" * n).X
+    X = read_csv(b"a,b\n" + b"1.5,x\n" * n).rows.X
     assert (len(X), X["a"].sum(), set(X["b"])) == (n, 1.5 * n, {"x"})
     with pytest.raises(RequestError, match="at most 1,000 rows"):
         read_csv(b"a,b\n" + b"1.5,x\n" * n, Limits(rows=1000))

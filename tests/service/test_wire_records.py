@@ -17,6 +17,7 @@ msgspec = pytest.importorskip("msgspec")
 from onepass.service.protocol import arrow, mlflow, records, v2  # noqa: E402
 from onepass.service.protocol.limits import Limits  # noqa: E402
 from onepass.service.protocol.rows import DEFAULT_OUTPUTS, DecodedRequest, Output  # noqa: E402
+from onepass.validation.rows import Rows  # noqa: E402
 
 ROWS = [
     {"speed": 3.0, "gear": "low", "wet": True},
@@ -44,18 +45,18 @@ def same_table(X: Any, expected: Table) -> None:
 
 def test_one_row_of_named_values() -> None:
     decoded = read({"x": {"speed": 3.0, "gear": "low"}, "y": 9})
-    same_table(decoded.X, Table.from_rows([{"speed": 3.0, "gear": "low"}]))
-    assert (decoded.y.tolist(), decoded.y.dtype) == ([9], np.int64)
-    assert (decoded.sample_weight, decoded.time, decoded.parameters) == (None, None, None)
+    same_table(decoded.rows.X, Table.from_rows([{"speed": 3.0, "gear": "low"}]))
+    assert (decoded.rows.y.tolist(), decoded.rows.y.dtype) == ([9], np.int64)
+    assert (decoded.rows.weight, decoded.rows.time, decoded.parameters) == (None, None, None)
     assert decoded.outputs is DEFAULT_OUTPUTS
 
 
 def test_one_row_of_numbers() -> None:
     decoded = read({"x": [1.0, None, True], "y": "late", "sample_weight": 2, "time": 5})
-    np.testing.assert_array_equal(decoded.X, [[1, np.nan, 1]])
-    assert decoded.y.tolist() == ["late"]
-    assert decoded.sample_weight.tolist() == [2.0]
-    assert (decoded.time.tolist(), decoded.time.dtype) == ([5], np.int64)
+    np.testing.assert_array_equal(decoded.rows.X, [[1, np.nan, 1]])
+    assert decoded.rows.y.tolist() == ["late"]
+    assert decoded.rows.weight.tolist() == [2.0]
+    assert (decoded.rows.time.tolist(), decoded.rows.time.dtype) == ([5], np.int64)
 
 
 @pytest.mark.parametrize("form", ["list", "ndjson", "several"])
@@ -66,8 +67,8 @@ def test_rows_as_objects(form: str) -> None:
         "list": [singles], "ndjson": singles, "several": [{"x": ROWS, "y": y}],
     }  # fmt: skip
     decoded = read(*forms[form])
-    same_table(decoded.X, Table.from_rows(ROWS))
-    np.testing.assert_array_equal(decoded.y, [1.5, 2, np.nan])
+    same_table(decoded.rows.X, Table.from_rows(ROWS))
+    np.testing.assert_array_equal(decoded.rows.y, [1.5, 2, np.nan])
 
 
 @pytest.mark.parametrize("form", ["list", "ndjson", "several"])
@@ -77,13 +78,15 @@ def test_rows_as_lists(form: str) -> None:
     several = {"x": X, "y": y, "time": ["2026-11-22"] * 2}
     forms: dict[str, Any] = {"list": [singles], "ndjson": singles, "several": [several]}
     decoded = read(*forms[form])
-    np.testing.assert_array_equal(decoded.X, [[1, 2], [3.5, np.nan]])
-    np.testing.assert_array_equal(decoded.y, [[0.1, 0.2], [1, 2]])
-    assert decoded.time.tolist() == np.array(["2026-11-22"] * 2, dtype="datetime64[us]").tolist()
+    np.testing.assert_array_equal(decoded.rows.X, [[1, 2], [3.5, np.nan]])
+    np.testing.assert_array_equal(decoded.rows.y, [[0.1, 0.2], [1, 2]])
+    assert (
+        decoded.rows.time.tolist() == np.array(["2026-11-22"] * 2, dtype="datetime64[us]").tolist()
+    )
 
 
 def test_row_with_several_targets() -> None:
-    assert read({"x": [1, 2], "y": [3, 4.5]}).y.tolist() == [[3.0, 4.5]]
+    assert read({"x": [1, 2], "y": [3, 4.5]}).rows.y.tolist() == [[3.0, 4.5]]
 
 
 @pytest.mark.parametrize(
@@ -93,14 +96,14 @@ def test_row_with_several_targets() -> None:
 )  # fmt: skip
 def test_targets_keep_their_type(y: list[Any], kind: str) -> None:
     decoded = read({"x": [[1], [2]], "y": y})
-    assert decoded.y.dtype.kind == kind
-    assert [None if each != each else each for each in decoded.y.tolist()] == y  # noqa: PLR0124
+    assert decoded.rows.y.dtype.kind == kind
+    assert [None if each != each else each for each in decoded.rows.y.tolist()] == y  # noqa: PLR0124
 
 
 def test_targets_are_ignored_when_predicting() -> None:
     decoded = read({"x": {"y": 1}, "y": 9, "time": "never"}, learning=False)
-    assert decoded.X.names == ["y"]
-    assert (decoded.y, decoded.time) == (None, None)
+    assert decoded.rows.X.names == ["y"]
+    assert (decoded.rows.y, decoded.rows.time) == (None, None)
 
 
 def test_outputs_and_parameters() -> None:
@@ -112,7 +115,7 @@ def test_outputs_and_parameters() -> None:
 
 def test_ndjson_may_have_empty_lines_and_carriage_returns() -> None:
     body = b'\n{"x": [1]}\r\n\r\n  {"x": [2]} \r\n'
-    assert records.read(body, ndjson=True).X.tolist() == [[1], [2]]
+    assert records.read(body, ndjson=True).rows.X.tolist() == [[1], [2]]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +198,7 @@ def test_errors_of_ndjson_name_the_line(line: bytes, message: str) -> None:
 def test_limits() -> None:
     body = json.dumps([{"x": {"a": 1, "b": "xyz"}}] * 2).encode()
     good = Limits(rows=2, columns=2, values=18, text=3)
-    assert len(records.read(body, good).X) == 2
+    assert len(records.read(body, good).rows.X) == 2
     for limits in (Limits(rows=1), Limits(columns=1), Limits(values=17), Limits(text=2)):
         with pytest.raises(RequestError, match="at most"):
             records.read(body, limits)
@@ -206,7 +209,7 @@ def test_limits() -> None:
 
 def test_response_of_predictions() -> None:
     answers = {"y": np.array([0.5, np.nan])}
-    reply = records.write(DecodedRequest(None), answers, model="flow", version="12")
+    reply = records.write(DecodedRequest(Rows(None)), answers, model="flow", version="12")
     assert reply.kind == "application/json"
     assert json.loads(reply.body) == {"predictions": [0.5, None], "version": 12}
 
@@ -214,7 +217,7 @@ def test_response_of_predictions() -> None:
 def test_response_with_all_outputs() -> None:
     answers = {"y": np.array(["a"]), "probabilities": np.array([[0.25, 0.75]]),
                "classes": np.array(["b", "a"]), "id": np.array(["u7"], dtype=object)}  # fmt: skip
-    decoded = DecodedRequest(None, outputs=tuple(map(Output, answers)))
+    decoded = DecodedRequest(Rows(None), outputs=tuple(map(Output, answers)))
     assert json.loads(records.write(decoded, answers, model="m", version="3").body) == {
         "predictions": ["a"], "probabilities": [[0.25, 0.75]], "classes": ["b", "a"],
         "ids": ["u7"], "version": 3,
@@ -223,7 +226,9 @@ def test_response_with_all_outputs() -> None:
 
 def test_lone_surrogates_cannot_be_encoded() -> None:
     with pytest.raises(LabelError, match="a lone surrogate"):
-        records.write(DecodedRequest(None), {"y": np.array(["\ud800"], dtype=object)}, model="m")
+        records.write(
+            DecodedRequest(Rows(None)), {"y": np.array(["\ud800"], dtype=object)}, model="m"
+        )
 
 
 def test_structs_give_schemas() -> None:
@@ -244,8 +249,10 @@ words = words.filter(lambda word: word.strip() == word and not word[0].isdigit()
 
 
 def outcome(decoded: DecodedRequest) -> Any:
-    columns = {"": decoded.X} if isinstance(decoded.X, np.ndarray) else decoded.X.columns
-    arrays = [*columns.values(), decoded.y, decoded.sample_weight, decoded.time]
+    columns = (
+        {"": decoded.rows.X} if isinstance(decoded.rows.X, np.ndarray) else decoded.rows.X.columns
+    )
+    arrays = [*columns.values(), decoded.rows.y, decoded.rows.weight, decoded.rows.time]
     return list(columns), [
         None if each is None else (each.dtype.kind, each.shape, each.tolist()) for each in arrays
     ]
@@ -301,6 +308,6 @@ def test_the_same_numbers_in_every_format(data: st.DataObject) -> None:
         mlflow.read(json.dumps({"dataframe_split": {"data": X}}).encode()),
     ]  # fmt: skip
     for decoded in found:
-        assert decoded.X.dtype == np.float64
-        assert decoded.X.shape == (n, d)
-        assert decoded.X.tobytes() == flat.tobytes()
+        assert decoded.rows.X.dtype == np.float64
+        assert decoded.rows.X.shape == (n, d)
+        assert decoded.rows.X.tobytes() == flat.tobytes()

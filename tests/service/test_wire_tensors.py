@@ -18,6 +18,7 @@ from onepass.service.protocol import v2
 from onepass.service.protocol.limits import Limits
 from onepass.service.protocol.rows import DecodedRequest, Output
 from onepass.service.protocol.v2 import DATATYPES
+from onepass.validation.rows import Rows
 
 doubles = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -38,10 +39,10 @@ def test_doubles_keep_every_bit(*, rows: list[list[float]], nested: bool) -> Non
     if not nested:
         tensors["data"] = np.array(rows).ravel().tolist()
     decoded = v2.read(request(tensors))
-    assert decoded.X.dtype == np.float64
-    assert decoded.X.shape == (len(rows), 3)
-    assert bits(decoded.X) == bits(rows)
-    assert (decoded.y, decoded.sample_weight, decoded.time) == (None, None, None)
+    assert decoded.rows.X.dtype == np.float64
+    assert decoded.rows.X.shape == (len(rows), 3)
+    assert bits(decoded.rows.X) == bits(rows)
+    assert (decoded.rows.y, decoded.rows.weight, decoded.rows.time) == (None, None, None)
     assert (decoded.id, decoded.outputs, decoded.parameters) == ("", (Output("y"),), None)
 
 
@@ -55,9 +56,9 @@ def test_numbers_are_parsed_to_the_nearest_double(text: str) -> None:
         with pytest.raises(RequestError, match=r"inputs\[0\]\.data\[0\].* number out of range"):
             v2.read(body)
     elif text.startswith("-0") and expected == 0.0 and text == "-0":
-        assert v2.read(body).X == 0.0  # a whole number, which has no sign
+        assert v2.read(body).rows.X == 0.0  # a whole number, which has no sign
     else:
-        assert bits(v2.read(body).X) == bits([expected])
+        assert bits(v2.read(body).rows.X) == bits([expected])
 
 
 @pytest.mark.parametrize("n", [2_000, 9_000])
@@ -67,11 +68,11 @@ def test_long_lists(*, n: int, nested: bool, gap: str) -> None:
     X = np.random.default_rng(0).standard_normal((n, 7))
     tensors = tensor("X", X) | ({} if nested else {"data": X.ravel().tolist()})
     body = json.dumps({"inputs": [tensors]}, separators=("," + gap, ":" + gap)).encode()
-    assert bits(v2.read(body).X) == bits(X)
+    assert bits(v2.read(body).rows.X) == bits(X)
     X[n // 2, 3] = np.nan
     tensors["data"] = X.tolist()
     tensors["data"][n // 2][3] = None
-    assert bits(v2.read(request(tensors)).X) == bits(X)
+    assert bits(v2.read(request(tensors)).rows.X) == bits(X)
 
 
 def test_long_bodies_are_read() -> None:
@@ -80,7 +81,7 @@ def test_long_bodies_are_read() -> None:
     body = request(tensor("X", X), id="long", outputs=[{"name": "classes"}], parameters={"a": 1})
     assert len(body) > 4 << 20
     decoded = v2.read(body)
-    assert bits(decoded.X) == bits(X)
+    assert bits(decoded.rows.X) == bits(X)
     assert (decoded.id, decoded.outputs, decoded.parameters) == (
         "long",
         (Output("classes"),),
@@ -88,7 +89,7 @@ def test_long_bodies_are_read() -> None:
     )
     columns = {f"x{j}": X[:, j] for j in range(60)} | {"who": who}
     body = request(*(tensor(name, each) for name, each in columns.items()))
-    found = v2.read(body).X
+    found = v2.read(body).rows.X
     assert found.names == list(columns)
     assert all(bits(found[f"x{j}"]) == bits(X[:, j]) for j in range(60))
     assert found["who"].tolist() == who.tolist()
@@ -97,7 +98,7 @@ def test_long_bodies_are_read() -> None:
 @pytest.mark.parametrize("datatype", [name for name in DATATYPES if name[0] in "UIF"])
 def test_each_datatype_of_numbers_is_read_as_float64(datatype: str) -> None:
     tensors = tensor("X", [[1, 2], [3, 4]], datatype=datatype)
-    assert bits(v2.read(request(tensors)).X) == bits([[1, 2], [3, 4]])
+    assert bits(v2.read(request(tensors)).rows.X) == bits([[1, 2], [3, 4]])
 
 
 @given(st.data())
@@ -106,25 +107,25 @@ def test_narrow_numbers_are_rounded_as_their_bytes_would_be(data: st.DataObject)
     values = data.draw(st.lists(st.floats(width=width, allow_nan=False, allow_infinity=False),
                                 min_size=1, max_size=5))  # fmt: skip
     tensors = tensor("X", [values], datatype=f"FP{width}")
-    assert bits(v2.read(request(tensors)).X) == bits([values])
+    assert bits(v2.read(request(tensors)).rows.X) == bits([values])
     tensors["data"] = [
         [float(np.dtype(f"f{width // 8}").type(v).astype(np.float64)) for v in values]
     ]
-    assert bits(v2.read(request(tensors)).X) == bits([values])
-    assert np.float32(0.1) == v2.read(request(tensor("X", [[0.1]], datatype="FP32"))).X
+    assert bits(v2.read(request(tensors)).rows.X) == bits([values])
+    assert np.float32(0.1) == v2.read(request(tensor("X", [[0.1]], datatype="FP32"))).rows.X
 
 
 def test_null_is_missing_and_integral_floats_are_integers() -> None:
     tensors = tensor("X", [[1, 2], [3, 4]]) | {"data": [1.0, None, 3e0, 4]}
     for datatype in ("INT64", "FP64", "FP32", "UINT8"):
-        X = v2.read(request(tensors | {"datatype": datatype})).X
+        X = v2.read(request(tensors | {"datatype": datatype})).rows.X
         assert bits(X) == bits([[1, np.nan], [3, 4]])
 
 
 @pytest.mark.parametrize("shape", [[0, 3], [3, 0]])
 def test_no_rows_and_no_columns(shape: list[int]) -> None:
     tensors = {"name": "X", "shape": shape, "datatype": "FP64", "data": []}
-    assert v2.read(request(tensors)).X.shape == tuple(shape)
+    assert v2.read(request(tensors)).rows.X.shape == tuple(shape)
 
 
 # -- named columns ---------------------------------------------------------------------------------
@@ -135,7 +136,7 @@ def test_several_tensors_are_named_columns() -> None:
         "speed": np.array([1.5, 2.5]), "rank": np.array([3, 4]), "wet": np.array([True, False]),
         "gear": np.array(["low", "höch 🚗"]), "one": np.array([[5.0], [6.0]]),
     }  # fmt: skip
-    X = v2.read(request(*(tensor(name, each) for name, each in named.items()))).X
+    X = v2.read(request(*(tensor(name, each) for name, each in named.items()))).rows.X
     assert isinstance(X, Table)
     assert X.names == list(named)
     assert list(X.rows()) == [
@@ -145,9 +146,9 @@ def test_several_tensors_are_named_columns() -> None:
 
 
 def test_one_axis_is_a_column_of_rows() -> None:
-    X = v2.read(request(tensor("speed", [1.0, 2.0, 3.0]))).X
+    X = v2.read(request(tensor("speed", [1.0, 2.0, 3.0]))).rows.X
     assert (X.names, len(X)) == (["speed"], 3)
-    X = v2.read(request(tensor("gear", [["low"], ["high"]]))).X
+    X = v2.read(request(tensor("gear", [["low"], ["high"]]))).rows.X
     assert X["gear"].tolist() == ["low", "high"]
 
 
@@ -157,7 +158,7 @@ def test_missing_values_of_columns() -> None:
     tensors[1] |= {"datatype": "INT32", "data": [None, 2, 3]}
     tensors[2] |= {"datatype": "BOOL", "data": [True, None, 0]}
     tensors[3] |= {"datatype": "BYTES", "data": ["a", "", None]}
-    X = v2.read(request(*tensors)).X
+    X = v2.read(request(*tensors)).rows.X
     assert bits(X["number"]) == bits([1.5, np.nan, 2])
     assert bits(X["whole"]) == bits([np.nan, 2, 3])
     assert bits(X["truth"]) == bits([1, np.nan, 0])
@@ -167,7 +168,7 @@ def test_missing_values_of_columns() -> None:
 def test_dates_have_a_content_type() -> None:
     tensors = tensor("at", ["2026-11-22T23:08:40.5Z", "2026-11-23T00:08:40+02:00", "2026-11-22"])
     tensors |= {"parameters": {"content_type": "datetime"}}
-    at = v2.read(request(tensors)).X["at"]
+    at = v2.read(request(tensors)).rows.X["at"]
     assert at.dtype == np.dtype("datetime64[us]")
     expected = ["2026-11-22T23:08:40.5", "2026-11-22T22:08:40", "2026-11-22"]
     assert at.tolist() == np.array(expected, dtype="datetime64[us]").tolist()
@@ -185,17 +186,17 @@ def test_targets_weights_and_times_are_not_features() -> None:
     tensors = [tensor("X", [[1.0], [2.0]]), tensor("y", [3.0, 4.0]),
             tensor("sample_weight", [1, 2]), tensor("time", [[5], [6]])]  # fmt: skip
     decoded = v2.read(request(*tensors), learning=True)
-    assert bits(decoded.X) == bits([[1], [2]])
-    assert bits(decoded.y) == bits([3, 4])
-    assert bits(decoded.sample_weight) == bits([1, 2])
-    assert decoded.time.tolist() == [5, 6]
-    assert decoded.time.dtype == np.int64
+    assert bits(decoded.rows.X) == bits([[1], [2]])
+    assert bits(decoded.rows.y) == bits([3, 4])
+    assert bits(decoded.rows.weight) == bits([1, 2])
+    assert decoded.rows.time.tolist() == [5, 6]
+    assert decoded.rows.time.dtype == np.int64
     for some in (
         tensors,
         [*tensors[:1], tensor("y", [[1.0, 2.0], [1.0, 2.0]])],
     ):  # not to be learned
-        assert bits(v2.read(request(*some)).X) == bits([[1], [2]])
-    assert v2.read(request(*tensors[1:])).X.names == ["y", "sample_weight", "time"]
+        assert bits(v2.read(request(*some)).rows.X) == bits([[1], [2]])
+    assert v2.read(request(*tensors[1:])).rows.X.names == ["y", "sample_weight", "time"]
 
 
 @pytest.mark.parametrize(
@@ -208,9 +209,9 @@ def test_targets_weights_and_times_are_not_features() -> None:
 def test_targets_keep_their_type(y: Any, datatype: str, kind: str) -> None:
     tensors = tensor("y", y) | {"datatype": datatype, "data": y}
     decoded = v2.read(request(tensor("X", [[1.0], [2.0]]), tensors), learning=True)
-    assert decoded.y.dtype.kind == kind
-    assert decoded.y.tolist() == y
-    assert kind not in "iuf" or decoded.y.itemsize == 8
+    assert decoded.rows.y.dtype.kind == kind
+    assert decoded.rows.y.tolist() == y
+    assert kind not in "iuf" or decoded.rows.y.itemsize == 8
 
 
 def test_whole_numbers_of_64_bits_are_exact() -> None:
@@ -218,10 +219,10 @@ def test_whole_numbers_of_64_bits_are_exact() -> None:
     X = tensor("X", [[1.0]] * 3)
     tensors = request(X, tensor("y", y), tensor("time", y))
     decoded = v2.read(tensors, learning=True)
-    assert decoded.y.tolist() == decoded.time.tolist() == y
+    assert decoded.rows.y.tolist() == decoded.rows.time.tolist() == y
     y = np.array([1, 2, (1 << 64) - 1], dtype=np.uint64)
     decoded = v2.read(request(X, tensor("y", y)), learning=True)
-    assert decoded.y.tolist() == [1, 2, (1 << 64) - 1]
+    assert decoded.rows.y.tolist() == [1, 2, (1 << 64) - 1]
 
 
 def test_times_may_be_dates() -> None:
@@ -229,7 +230,7 @@ def test_times_may_be_dates() -> None:
         tensor("X", [[1.0], [2.0]]),
         tensor("time", ["2026-11-22T01:00+01:00", "2026-11-23"]),
     ]
-    time = v2.read(request(*tensors), learning=True).time
+    time = v2.read(request(*tensors), learning=True).rows.time
     assert time.dtype == np.dtype("datetime64[us]")
     assert str(time[0]) == "2026-11-22T00:00:00.000000"
 
@@ -375,7 +376,7 @@ def test_errors_late_in_a_body_name_the_place(n: int) -> None:
 
 def test_limits_are_parameters() -> None:
     body = request(tensor("X", [[1.0, 2.0], [3.0, 4.0]]))
-    assert len(v2.read(body, Limits(json_bytes=len(body), rows=2, columns=2, values=4)).X) == 2
+    assert len(v2.read(body, Limits(json_bytes=len(body), rows=2, columns=2, values=4)).rows.X) == 2
     for limits in (
         Limits(json_bytes=len(body) - 1),
         Limits(rows=1),
@@ -385,7 +386,7 @@ def test_limits_are_parameters() -> None:
         with pytest.raises(RequestError, match="must have at most"):
             v2.read(body, limits)
     words = request(tensor("a", ["x", "y"]), tensor("b", ["xyz", "y"]))
-    assert len(v2.read(words, Limits(values=32, text=3)).X) == 2
+    assert len(v2.read(words, Limits(values=32, text=3)).rows.X) == 2
     for limits in (Limits(values=31), Limits(text=2), Limits(columns=1)):
         with pytest.raises(RequestError, match="at most"):
             v2.read(words, limits)
@@ -395,7 +396,7 @@ def test_limits_are_parameters() -> None:
 
 
 def written(answers: dict[str, Any], *outputs: str, **more: Any) -> dict[str, Any]:
-    decoded = DecodedRequest(None, outputs=tuple(map(Output, outputs or ("y",))), **more)
+    decoded = DecodedRequest(Rows(None), outputs=tuple(map(Output, outputs or ("y",))), **more)
     reply = v2.write(decoded, answers, model="flow", version="7")
     assert reply.kind == "application/json"
     assert reply.headers is None

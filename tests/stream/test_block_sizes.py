@@ -12,7 +12,7 @@ from pyarrow import csv
 
 import onepass as op
 from onepass.stream import read
-from onepass.stream.rows import default_block_size
+from onepass.stream.rebatch import default_block_size
 
 N, P = 9_001, 6
 

@@ -30,10 +30,10 @@ from onepass.cli.arguments import (
 from onepass.cli.terminal import INTERRUPTED, advancing, print_message, show, terminable
 
 if TYPE_CHECKING:
-    from onepass.evaluate import Block, Report, RunProgress
+    from onepass.evaluate import Report, RunProgress
     from onepass.evaluate.past import PastRows
     from onepass.features.pipeline import Pipeline
-    from onepass.stream import Stream
+    from onepass.stream import Rows, Stream
 
 __all__ = ["run"]
 
@@ -429,7 +429,7 @@ def _train(
             rows = done
             advance(done)
 
-        def on_block(block: "Block", predictions: Mapping[str, Any]) -> None:
+        def on_block(block: "Rows", predictions: Mapping[str, Any]) -> None:
             nonlocal skipped
             skipped += block.skipped
             if sample is not None:

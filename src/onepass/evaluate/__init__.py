@@ -1,6 +1,5 @@
 """Evaluation of learners on streams: prequential and continual."""
 
-from onepass.evaluate.blocks import Block
 from onepass.evaluate.continual import continual
 from onepass.evaluate.continual_measures import MEASURES, ContinualScore
 from onepass.evaluate.continual_report import ContinualReport
@@ -17,7 +16,6 @@ from onepass.evaluate.suggest import Suggestion, suggest
 __all__ = [
     "MEASURES",
     "METRICS",
-    "Block",
     "ContinualReport",
     "ContinualScore",
     "Curve",

@@ -2,86 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
 from onepass.errors import OnepassError, ParameterError, ShapeError, SourceError
 from onepass.types import Array
 from onepass.validation.arrays import check_contains_rows
-from onepass.validation.table import Table, known_rows, sliceable
+from onepass.validation.rows import Rows
+from onepass.validation.table import Table, sliceable
 
-__all__ = [
-    "Block",
-    "blocks",
-    "located_error",
-    "with_gaps_apart",
-    "with_row_location",
-]
+__all__ = ["blocks", "locating"]
 
 
 _BLOCK = 1024  # rows per block of a pair of arrays: fast, with little memory
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A block of consecutive rows.
-
-    Parameters
-    ----------
-    X : Table or ndarray of shape (n, d)
-        The rows.
-    y : ndarray of shape (n,) or (n, c)
-        Their targets.
-    time : ndarray of shape (n,), optional
-        The time of each row.
-    first : int, optional
-        Index of the first row in the source, counted from 0.
-    skipped : int
-        Number of rows in this part of the source that were skipped because they have no target.
-    located : callable, optional
-        Returns the location of a row in the source, by its index in the block.
-    whole : Block, optional
-        All rows, with those whose target is missing; they are not in this block.
-    """
-
-    X: Table | Array
-    y: Array
-    time: Array | None = None
-    first: int | None = None
-    skipped: int = 0
-    located: Callable[[int], str] | None = None
-    whole: Block | None = None
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-
-def with_gaps_apart(block: Block) -> Block:
-    """A block of the rows whose targets are known, which contains the whole block."""
-    known = known_rows(block.y)
-    if known.all():
-        return block
-    at, located = np.flatnonzero(known), block.located
-    return Block(
-        sliceable(block.X)[known],
-        block.y[known],
-        None if block.time is None else block.time[known],
-        block.first,
-        block.skipped + int(np.count_nonzero(~known)),
-        None if located is None else lambda i: located(int(at[i])),
-        block,
-    )
-
-
-def blocks(stream: Iterable[object], start: int = 0) -> Iterator[Block]:
+def blocks(stream: Iterable[object], start: int = 0) -> Iterator[Rows]:
     """Return the blocks of a stream, or of a pair of arrays or frames.
 
     Parameters
     ----------
     stream : Stream, iterable of blocks, or tuple (X, y)
-        A block has ``X`` and ``y``, and may have ``time``, ``first`` and ``skipped``.
+        A block has ``X`` and ``y``, and may have ``time`` and ``skipped``.
     start : int
         Number of rows to skip at the beginning, including rows that the stream skips. A stream with
         the attribute ``start`` skips them itself.
@@ -96,12 +41,9 @@ def blocks(stream: Iterable[object], start: int = 0) -> Iterator[Block]:
         If the stream has fewer rows than ``start``, or a block cannot be divided there.
     """
     if isinstance(stream, tuple) and len(stream) == 2:
-        X = sliceable(stream[0])
-        if not isinstance(X, Table):
-            check_contains_rows(stream[0])
-        return _split_pair(X, _as_targets(stream[1]), start)
+        return _split_pair(_features(stream[0]), _as_targets(stream[1]), start)
     if isinstance(stream, Iterable) and not isinstance(stream, (str, np.ndarray)):
-        found = (_block(rows) for rows in stream)
+        found = _as_rows(stream)
         return found if hasattr(stream, "start") else _skip_rows(found, start)
     raise ParameterError(
         "`stream` must be a stream, an iterable of blocks or a pair (X, y), got "
@@ -109,19 +51,17 @@ def blocks(stream: Iterable[object], start: int = 0) -> Iterator[Block]:
     )
 
 
-def _skip_rows(found: Iterator[Block], start: int) -> Iterator[Block]:
+def _skip_rows(found: Iterator[Rows], start: int) -> Iterator[Rows]:
     """Yield the blocks after the first ``start`` rows."""
     behind = 0
-    for block in found:
-        over, behind = start - behind, behind + len(block) + block.skipped
+    for rows in found:
+        over, behind = start - behind, behind + len(rows) + rows.skipped
         if over <= 0:
-            yield block
+            yield rows
         elif behind > start:
-            if block.skipped:
+            if rows.skipped:
                 raise _too_few(start, "a block that skips rows and does not end there")
-            time = None if block.time is None else block.time[over:]
-            first = None if block.first is None else block.first + over
-            yield Block(sliceable(block.X)[over:], block.y[over:], time, first)
+            yield rows[over:]
     if behind < start:
         raise _too_few(start, f"{behind:,}")
 
@@ -133,26 +73,35 @@ def _too_few(start: int, found_rows: str) -> SourceError:
     )
 
 
-def _block(rows: object) -> Block:
-    """Convert an object with the attributes of a block to a block."""
-    if not hasattr(rows, "X") or not hasattr(rows, "y"):
-        raise ParameterError(
-            f"each block of the stream must have `X` and `y`, got a {type(rows).__name__}. Read "
-            "rows with op.stream.read, or pass one pair (X, y)."
-        )
-    if rows.y is None:
-        raise ParameterError(
-            "the stream must have targets, got rows with `y` None. Name the target "
-            "column: op.stream.read(source, target=...)."
-        )
-    return Block(
-        rows.X,
-        np.asarray(rows.y),
-        getattr(rows, "time", None),
-        getattr(rows, "first", None),
-        int(getattr(rows, "skipped", 0)),
-        getattr(rows, "located", None),
-    )
+def _as_rows(stream: Iterable[object]) -> Iterator[Rows]:
+    """Convert objects with the attributes of rows to rows with targets."""
+    first = 0
+    for each in stream:
+        given: Any = each
+        if not hasattr(given, "X") or not hasattr(given, "y"):
+            raise ParameterError(
+                "each block of the stream must have `X` and `y`, got a "
+                f"{type(given).__name__}. Read rows with op.stream.read, or pass one pair (X, y)."
+            )
+        if given.y is None:
+            raise ParameterError(
+                "the stream must have targets, got rows with `y` None. Name the target "
+                "column: op.stream.read(source, target=...)."
+            )
+        if not isinstance(given, Rows):
+            time, skipped = getattr(given, "time", None), int(getattr(given, "skipped", 0))
+            X, y = _features(given.X), _as_targets(given.y)
+            given = Rows(X, y, time=time, first=first, skipped=skipped)
+        first += len(given) + given.skipped
+        yield given
+
+
+def _features(given: object) -> Table | Array:
+    """Convert features to a table or an array."""
+    X = sliceable(given)
+    if not isinstance(X, Table):
+        check_contains_rows(given)
+    return X
 
 
 def _as_targets(y: object) -> Array:
@@ -160,7 +109,7 @@ def _as_targets(y: object) -> Array:
     return np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
 
 
-def _split_pair(X: Table | Array, y: Array, start: int) -> Iterator[Block]:
+def _split_pair(X: Table | Array, y: Array, start: int) -> Iterator[Rows]:
     """Divide a pair of arrays into blocks."""
     if np.ndim(y) == 0 or len(X) != len(y):
         raise ShapeError(
@@ -170,57 +119,35 @@ def _split_pair(X: Table | Array, y: Array, start: int) -> Iterator[Block]:
     if start > len(y):
         raise _too_few(start, f"{len(y):,}")
     at = range(start, len(y), _BLOCK)
-    return (Block(X[a : a + _BLOCK], y[a : a + _BLOCK], first=a) for a in at)
+    return (Rows(X[a : a + _BLOCK], y[a : a + _BLOCK], first=a) for a in at)
 
 
-def located_error(
-    error: OnepassError, place: str, located: Callable[[int], str] | None, n: int
-) -> OnepassError:
-    """Add the location of the block and of the row to the message of an error.
+@contextmanager
+def locating(rows: Rows, place: str = "") -> Iterator[None]:
+    """Add the place of a call, and the location of its row in the source, to errors.
 
     A model counts rows within its block; the source counts rows within its files.
 
     Parameters
     ----------
-    error : OnepassError
-        The error that the model raised.
-    place : str
-        The call and its rows.
-    located : callable, optional
-        Returns the location of a row by its index in the block, like ``Rows.located``.
-    n : int
-        Number of rows of the block.
+    rows : Rows
+        The rows of the call.
+    place : str, optional
+        The call and its rows, for messages.
 
     Examples
     --------
-    >>> error = OnepassError("`X` holds nan", remedy="Drop the row.", row=2)
-    >>> print(located_error(error, "here", "b.csv: row {}".format, 5))
-    here: `X` holds nan in row 2. Drop the row. (Row 2 of the block is b.csv: row 2.)
-    >>> len(str(located_error(OnepassError("no."), "here", None, 1)))
-    9
+    >>> rows = Rows(np.zeros((5, 1)), first=5, place="b.csv: row {}".format)
+    >>> with locating(rows, "here"):
+    ...     raise OnepassError("`X` holds nan", remedy="Drop the row.", row=2)
+    Traceback (most recent call last):
+    onepass.errors.OnepassError: here: `X` holds nan in row 2. Drop the row. (Row 2 of ... row 7.)
     """
-    where = f"{place}: {error.where}" if error.where else place
-    return with_row_location(error, located, n).at(where=where)
-
-
-def with_row_location(
-    error: OnepassError, located: Callable[[int], str] | None, n: int
-) -> OnepassError:
-    """Add the location of its row to an error.
-
-    Parameters
-    ----------
-    error, located, n
-        As in ``located_error``.
-
-    Examples
-    --------
-    >>> error = OnepassError("`y` holds inf", remedy="Drop it.", row=2)
-    >>> print(with_row_location(error, "b.csv: row {}".format, 3))
-    `y` holds inf in row 2. Drop it. (Row 2 of the block is b.csv: row 2.)
-    >>> len(with_row_location(error, None, 3).source)
-    0
-    """
-    if located is None or error.row is None or error.row >= n:
-        return error.at()
-    return error.at(source=located(error.row))
+    try:
+        yield
+    except OnepassError as error:
+        row, source = error.row, error.source
+        if row is not None and row < len(rows):
+            source = source or rows.located(row)
+        where = ": ".join(part for part in (place, error.where) if part)
+        raise error.at(where=where, source=source) from error

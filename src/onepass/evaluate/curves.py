@@ -18,12 +18,12 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from onepass.evaluate.blocks import Block
 from onepass.evaluate.metrics import Metric, ProbabilityMetric
 from onepass.evaluate.metrics.probability import fields_of, with_fields
 from onepass.serialization.archive import damaged
 from onepass.serialization.codec import Role, from_state, register, state_dict
 from onepass.types import Array
+from onepass.validation.rows import Rows
 
 __all__ = [
     "BoundedCurve",
@@ -386,12 +386,12 @@ class ScoreHistory:
         )
         return counts and models and ahead
 
-    def add(self, block: Block, predictions: Mapping[str, Array]) -> None:
+    def add(self, block: Rows, predictions: Mapping[str, Array]) -> None:
         """Add the rows of a block.
 
         Parameters
         ----------
-        block : Block
+        block : Rows
             The rows with their targets, possibly none.
         predictions : mapping of str to ndarray of the same shape as the y of the block
             The predictions of each model.

@@ -22,20 +22,19 @@ Cost per row: that of two rows of the learner. Memory: the pending rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from onepass.errors import ColumnError, NotFiniteError, ParameterError, TypeMismatchError
-from onepass.evaluate.blocks import Block
 from onepass.serialization.codec import Role, register
-from onepass.stream.rows import concatenate_tables
 from onepass.types import Array
 from onepass.validation import as_dates, as_numbers
-from onepass.validation.table import Table, is_missing, sliceable
+from onepass.validation.rows import Rows, concatenate_rows
+from onepass.validation.table import Table, is_missing
 
-__all__ = ["DelayedLabels", "PendingRows", "Schedule"]
+__all__ = ["DelayedLabels", "Schedule"]
 
 
 def _row_times(time: Array | None, last: object, located: Callable[[int], str]) -> Array:
@@ -95,66 +94,25 @@ def _instants(values: Array, what: str, located: Callable[[int], str]) -> Array:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PendingRows:
-    """Rows whose targets have not arrived, in the order in which they will be learned.
-
-    Parameters
-    ----------
-    X : Table or ndarray of shape (n, d)
-        The rows.
-    y : ndarray of shape (n,) or (n, c)
-        Their targets.
-    due : ndarray of shape (n,)
-        The time at which each target arrives.
-    """
-
-    X: Any
-    y: Array
-    due: Array
-
-    def __len__(self) -> int:
-        return len(self.due)
-
-    def __getitem__(self, key: slice | Array) -> PendingRows:
-        return PendingRows(self.X[key], self.y[key], self.due[key])
-
-    @property
-    def _sound(self) -> bool:
-        """Whether values read from a file are valid rows."""
-        kinds = type(self.X) in {Table, np.ndarray} and type(self.y) is np.ndarray
-        same = len(self.X) == len(self.y) == len(self.due)
-        return kinds and same and self.due.ndim == 1 and self.due.dtype.kind in "ifM"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
     """A sequence of rows to learn and rows to predict.
 
     Parameters
     ----------
-    X : Table or ndarray of shape (m, d)
-        The rows.
-    y : ndarray of shape (m,) or (m, c)
-        Their targets.
-    time : ndarray of shape (m,), or None
-        The time at which each row is learned or predicted; times never decrease.
+    rows : Rows
+        The m rows, with the times at which they are learned or predicted, which never decrease.
     learned : ndarray of shape (m,) of bool
         Whether the row is learned.
-    left : PendingRows or None
-        The rows that are pending after the sequence.
+    left : Rows or None
+        The rows that are pending after the sequence; their times are those of their targets.
     last : object
         The time of the last row that arrived.
-    located : callable, optional
-        Returns the location of a row in the source, by its index in the sequence.
     """
 
-    X: Any
-    y: Array
-    time: Array | None
+    rows: Rows
     learned: Array
-    left: PendingRows | None
+    left: Rows | None
     last: Any
-    located: Callable[[int], str] | None = None
 
 
 class DelayedLabels:
@@ -173,26 +131,27 @@ class DelayedLabels:
 
     Attributes
     ----------
-    pending : PendingRows or None
-        The pending rows.
+    pending : Rows or None
+        The pending rows in the order in which they will be learned; their times are those at which
+        their targets arrive.
     last : object
         The time of the last row that arrived.
     """
 
     def __init__(self, delay: int, until: str | None, max_rows: int) -> None:
-        self.pending: PendingRows | None = None
+        self.pending: Rows | None = None
         self._delay, self._until, self._max_rows = delay, until, max_rows
         self.last: Any = None
 
     def __len__(self) -> int:
         return 0 if self.pending is None else len(self.pending)
 
-    def schedule(self, block: Block, rows: int) -> Schedule:
+    def schedule(self, block: Rows, rows: int) -> Schedule:
         """Return the rows to learn and to predict when a block arrives, without changing the state.
 
         Parameters
         ----------
-        block : Block
+        block : Rows
             A block of at least one row.
         rows : int
             Number of rows before the block.
@@ -205,29 +164,33 @@ class DelayedLabels:
         arrived, at = self._arrivals(block, rows)
         n, own = len(arrived), np.arange(1, len(arrived) + 1)
         # (1): the first later row of this block that arrives after the target is available
-        position = np.maximum(np.searchsorted(at, arrived.due), own)
+        position = np.maximum(np.searchsorted(at, _due(arrived)), own)
         before = np.array([], dtype=int)
         pool, head = arrived, 0
         if self.pending is not None and len(self.pending):
-            before = np.searchsorted(at, self.pending.due)
+            before = np.searchsorted(at, _due(self.pending))
             head = int(np.searchsorted(before, n))
-            pool = _concatenated(self.pending[:head], arrived)
+            pool = concatenate_rows([self.pending[:head], arrived])
         position = np.concatenate([before[:head], position])
         left = self._left(arrived[position[head:] >= n], head)
         now = np.flatnonzero(position < n)
-        now = now[np.lexsort((pool.due[now], position[now]))]
+        now = now[np.lexsort((_due(pool)[now], position[now]))]
         order = np.argsort(np.concatenate([2 * position[now], 2 * own - 1]), kind="stable")
-        index = np.concatenate([now, np.arange(head, head + n)])[order]
+        chosen = pool[np.concatenate([now, np.arange(head, head + n)])[order]]
         learned = order < len(now)
-        time = self._times(block, pool.due[index], position[index], learned)
-        located = _located(block, index - head)
-        return Schedule(pool.X[index], pool.y[index], time, learned, left, at[-1], located)
+        time = None
+        if block.time is not None:
+            here = np.cumsum(~learned) - 1  # the row of the block that is predicted
+            moment = np.concatenate([position[now], np.zeros(n, dtype=int)])[order]
+            time = np.asarray(block.time)[np.where(learned, moment, here)]
+            time = time if self._until is None else np.where(learned, _due(chosen), time)
+        return Schedule(replace(chosen, time=time, place=block.place), learned, left, at[-1])
 
     def commit(self, schedule: Schedule) -> None:
         """Update the pending rows after a schedule has been processed."""
         self.pending, self.last = schedule.left, schedule.last
 
-    def remaining(self, time: object) -> Block | None:
+    def remaining(self, time: object) -> Rows | None:
         """Return all pending rows, to learn at the end of the stream; None if there are none.
 
         Parameters
@@ -236,62 +199,39 @@ class DelayedLabels:
             The time of the last row, or None.
         """
         pending = self.pending
-        if pending is None or not len(pending):
-            return None
-        times: Array | None = pending.due
-        if self._until is None:
-            times = None if time is None else np.full(len(pending), time)
-        return Block(pending.X, pending.y, times)
+        if pending is None or not len(pending) or self._until is not None:
+            return pending if len(self) else None
+        return replace(pending, time=None if time is None else np.full(len(pending), time))
 
-    def _arrivals(self, block: Block, rows: int) -> tuple[PendingRows, Array]:
+    def _arrivals(self, block: Rows, rows: int) -> tuple[Rows, Array]:
         """Return the rows of a block with the times of their targets, and the times of the rows."""
-        X = sliceable(block.X)
         if self._until is None:
             at = np.arange(rows, rows + len(block))
-            return PendingRows(X, block.y, at + self._delay), at
-        if not isinstance(X, Table) or self._until not in X:
+            return replace(block, time=at + self._delay), at
+        if not isinstance(block.X, Table) or self._until not in block.X:
             raise ColumnError(
                 "`delay_until` must name a column of the stream that is not dropped, "
                 f"got {self._until!r}. Check the spelling, and do not drop the column."
             )
-        first = rows if block.first is None else block.first
-        located = block.located or (lambda i: f"row {first + i:,} (counting from 0)")
-        at = _row_times(block.time, self.last, located)
-        due = _due_times(X[self._until], self._until, at, located)
-        return PendingRows(X.drop([self._until]), block.y, due), at
+        at = _row_times(block.time, self.last, block.located)
+        due = _due_times(block.X[self._until], self._until, at, block.located)
+        return replace(block, X=block.X.drop([self._until]), time=due), at
 
-    def _left(self, more: PendingRows, head: int) -> PendingRows | None:
+    def _left(self, more: Rows, head: int) -> Rows | None:
         """Return the rows that remain pending: those not due, and some rows of the block."""
         old = None if self.pending is None else self.pending[head:]
-        left = more if old is None or not len(old) else _concatenated(old, more)
+        left = more if old is None or not len(old) else concatenate_rows([old, more])
         if len(left) > self._max_rows:
             raise ParameterError(
                 f"at most {self._max_rows:,} rows may wait for their targets, got {len(left):,}. "
                 "Increase `max_waiting` if there is enough memory, or use a shorter delay."
             )
-        return left[np.argsort(left.due, kind="stable")] if self._until else left
-
-    def _times(self, block: Block, due: Array, position: Array, learned: Array) -> Array | None:
-        """Return the time at which each row of a schedule is learned or predicted."""
-        if block.time is None:
-            return None
-        here = np.cumsum(~learned) - 1  # the row of the block that is predicted
-        at = np.asarray(block.time)[np.where(learned, position, here)]
-        return at if self._until is None else np.where(learned, due, at)
+        return left[np.argsort(_due(left), kind="stable")] if self._until else left
 
 
-def _located(block: Block, rows: Array) -> Callable[[int], str] | None:
-    """Return the location of each row of a schedule; rows below 0 arrived before the block."""
-    given = block.located
-    if given is None:
-        return None
-    return lambda i: given(int(rows[i])) if rows[i] >= 0 else "a pending row"
+def _due(rows: Rows) -> Array:
+    """Return the time at which the target of each pending row arrives."""
+    return np.asarray(rows.time)
 
 
-def _concatenated(a: PendingRows, b: PendingRows) -> PendingRows:
-    """Return the rows of a, then those of b."""
-    X = concatenate_tables((a.X, b.X)) if isinstance(a.X, Table) else np.concatenate([a.X, b.X])
-    return PendingRows(X, np.concatenate([a.y, b.y]), np.concatenate([a.due, b.due]))
-
-
-register(Role.RUN, PendingRows, Table)
+register(Role.RUN, Table)

@@ -27,9 +27,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from onepass.errors import ParameterError, join_names
-from onepass.evaluate.blocks import Block
 from onepass.evaluate.curves import plain_time
 from onepass.types import Array
+from onepass.validation.rows import Rows
 
 __all__ = [
     "MAX_EVENTS",
@@ -200,14 +200,14 @@ class ErrorMonitor:
             for model in models
         }
 
-    def add(self, rows: int, block: Block, predictions: Mapping[str, Array]) -> None:
+    def add(self, rows: int, block: Rows, predictions: Mapping[str, Array]) -> None:
         """Update the detectors with the errors of some rows.
 
         Parameters
         ----------
         rows : int
             Number of rows before the block.
-        block : Block
+        block : Rows
             At least one row, with targets.
         predictions : mapping of str to ndarray of the same shape as the y of the block
             The predictions of each model.

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ColumnError, OnepassError, ParameterError, did_you_mean
-from onepass.evaluate.blocks import located_error
-from onepass.stream import Rows
+from onepass.errors import ColumnError, ParameterError, did_you_mean
+from onepass.evaluate.blocks import locating
 from onepass.types import Array
 from onepass.validation import label_names
+from onepass.validation.rows import Rows
 from onepass.validation.table import Table, is_missing
 
 __all__ = ["check_keep", "lagged_target", "predictions"]
@@ -43,8 +43,8 @@ def predictions(
     ----------
     model : learner or Pipeline
         A fitted model.
-    stream : Stream or iterable of blocks
-        A stream of ``op.stream``; the features of a block are a Table ``X``.
+    stream : Stream or iterable of Rows
+        A stream of ``op.stream``; the features of its rows are a Table ``X``.
     keep : sequence of str
         Feature columns to copy into the result, such as identifiers.
     proba : bool, default=False
@@ -86,7 +86,8 @@ def predictions(
     for rows in stream:
         check_keep(rows.X, keep)
         copied = {name: rows.X[name] for name in keep}
-        try:
+        place = f"{_WHERE}: {len(rows):,} row(s) starting at row {rows.first:,} (counting from 0)"
+        with locating(rows, place):
             if lagged is None:
                 found = _predict(model, rows.X, "predict")
                 limits = _predict(model, rows.X, "predict_interval") if interval else None
@@ -95,10 +96,6 @@ def predictions(
                 found, limits, shares = _forecast(
                     model, rows.X, before, lagged, interval=interval, proba=proba
                 )
-        except OnepassError as error:
-            first = getattr(rows, "first", before)
-            place = f"{_WHERE}: {len(rows):,} row(s) starting at row {first:,} (counting from 0)"
-            raise located_error(error, place, getattr(rows, "located", None), len(rows)) from error
         before += len(rows)
         columns = (
             {"prediction": found}

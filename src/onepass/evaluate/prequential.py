@@ -23,7 +23,6 @@ from typing import Any
 from sklearn.base import is_classifier, is_regressor
 
 from onepass.errors import ParameterError, calling
-from onepass.evaluate.blocks import Block
 from onepass.evaluate.curves import ScoreHistory
 from onepass.evaluate.delay import DelayedLabels
 from onepass.evaluate.drift import Detector, error_monitor
@@ -35,6 +34,7 @@ from onepass.evaluate.run import WHERE, Model, PrequentialRun, learns_gaps
 from onepass.logs import LOG
 from onepass.types import Array
 from onepass.validation import in_range, whole
+from onepass.validation.rows import Rows
 
 __all__ = ["by_name", "checked_models", "prequential"]
 
@@ -158,7 +158,7 @@ def prequential(
     drift: Detector | Mapping[str, Detector] | None = None,
     clock: Callable[[], float] | None = None,
     on_progress: Callable[[int], object] | None = None,
-    on_block: Callable[[Block, dict[str, Array]], object] | None = None,
+    on_block: Callable[[Rows, dict[str, Array]], object] | None = None,
 ) -> Report:
     """Evaluate models prequentially: each row of a stream is predicted before it is learned.
 
@@ -353,7 +353,7 @@ def _checkpoint(
     return None if path is None else Checkpoint(path, stream, every, clock)
 
 
-def _task(task: str | None, source: Iterator[Block]) -> tuple[str, Iterator[Block]]:
+def _task(task: str | None, source: Iterator[Rows]) -> tuple[str, Iterator[Rows]]:
     """Return the task of the models, otherwise of the first targets; and all blocks.
 
     Real numbers mean regression, other targets classification.

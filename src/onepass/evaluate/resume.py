@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.base import clone
 
 from onepass.errors import CheckpointError, CheckpointWarning
-from onepass.evaluate.blocks import Block, blocks, with_gaps_apart
+from onepass.evaluate.blocks import blocks
 from onepass.evaluate.run import WHERE, PrequentialRun
 from onepass.linalg.interrupt import Interrupt
 from onepass.serialization import archive
@@ -30,6 +30,7 @@ from onepass.serialization.atomic import file_identity
 from onepass.serialization.codec import MARK, state_dict
 from onepass.stream.stream import setting_differences
 from onepass.types import Array
+from onepass.validation.rows import Rows
 
 __all__ = ["Checkpoint", "RunProgress", "blocks_from", "differences", "run_blocks", "run_progress"]
 
@@ -368,7 +369,7 @@ class Checkpoint:
 
 
 @contextmanager
-def blocks_from(stream: Any, start: int, *, gaps: bool) -> Iterator[Iterator[Block]]:
+def blocks_from(stream: Any, start: int, *, gaps: bool) -> Iterator[Iterator[Rows]]:
     """Iterate over the blocks of a stream after ``start`` rows; then reset its attributes.
 
     Parameters
@@ -378,32 +379,31 @@ def blocks_from(stream: Any, start: int, *, gaps: bool) -> Iterator[Iterator[Blo
     start : int
         Number of rows to skip at the beginning of the source.
     gaps : bool
-        Whether blocks also contain, as ``whole``, the rows whose target is missing.
+        Whether blocks also contain the rows whose target is missing.
     """
     wanted = {"start": start, "gaps": gaps}
     before = {name: getattr(stream, name) for name in wanted if hasattr(stream, name)}
     for name in before:
         setattr(stream, name, wanted[name])
     try:
-        rows = blocks(stream, start)
-        yield map(with_gaps_apart, rows) if gaps else rows
+        yield blocks(stream, start)
     finally:
         for name, value in before.items():
             setattr(stream, name, value)
 
 
 def run_blocks(
-    source: Iterator[Block],
+    source: Iterator[Rows],
     run: PrequentialRun,
     checkpoint: Checkpoint | None,
     on_progress: Callable[[int], object] | None,
-    on_block: Callable[[Block, dict[str, Array]], object] | None,
+    on_block: Callable[[Rows, dict[str, Array]], object] | None,
 ) -> bool:
     """Process blocks until the end or an interrupt; return whether there was an interrupt.
 
     Parameters
     ----------
-    source : iterator of Block
+    source : iterator of Rows
         The rows.
     run : PrequentialRun
     checkpoint : Checkpoint or None
@@ -415,9 +415,9 @@ def run_blocks(
     try:
         for block in source:
             with interrupt.held():
-                predictions = run.process(block)
+                known, predictions = run.process(block)
                 if on_block is not None:
-                    on_block(block, predictions)
+                    on_block(known, predictions)
                 if on_progress is not None:
                     on_progress(run.history.rows)
                 if checkpoint is not None and checkpoint.due():

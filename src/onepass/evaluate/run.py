@@ -6,8 +6,8 @@ Models of several libraries have one interface.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -15,9 +15,9 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from onepass.errors import CheckpointError, NotFittedError, OnepassError, ShapeError
-from onepass.evaluate.blocks import Block, located_error, with_row_location
+from onepass.evaluate.blocks import locating
 from onepass.evaluate.curves import ScoreHistory
-from onepass.evaluate.delay import DelayedLabels, PendingRows, Schedule
+from onepass.evaluate.delay import DelayedLabels, Schedule
 from onepass.evaluate.drift import ErrorMonitor
 from onepass.evaluate.metrics import row_probabilities
 from onepass.evaluate.metrics.probability import fields_of
@@ -29,6 +29,7 @@ from onepass.serialization.archive import damaged
 from onepass.serialization.codec import from_state, state_dict
 from onepass.serialization.state import forget, learned
 from onepass.types import Array
+from onepass.validation.rows import Rows
 from onepass.validation.table import Table, known_rows
 
 __all__ = ["WHERE", "Model", "PrequentialRun", "learns_gaps"]
@@ -48,26 +49,19 @@ class Model(Protocol):
         """Function of ``(X, y)`` that learns rows in order and returns prequential predictions."""
 
 
-def _test_then_train(
-    model: Any,
-    X: Table | Array,
-    y: Array,
-    time: Array | None,
-    weight: Array | None = None,
-    *,
-    probabilities: bool = False,
-) -> Array:
+def _test_then_train(model: Any, rows: Rows, *, probabilities: bool = False) -> Array:
     """Learn rows in order; return predictions, each made before its row is learned.
 
     With probabilities the result is that of ``row_probabilities``.
     """
-    arguments = {} if weight is None else {"sample_weight": weight}
-    if time is not None and getattr(model, "_uses_time", False):
-        arguments["time"] = time
-    if probabilities:
+    X, y, arguments = rows.X, rows.y, rows.keywords
+    if not getattr(model, "_uses_time", False):
+        arguments.pop("time", None)
+    with locating(rows):
+        if not probabilities:
+            return as_array(model.test_then_train(X, y, **arguments))
         labels, P, classes = prequential_probabilities(model, X, y, **arguments)
         return row_probabilities(labels, y, classes, P)
-    return as_array(model.test_then_train(X, y, **arguments))
 
 
 def learns_gaps(model: object) -> bool:
@@ -86,63 +80,39 @@ def _run_schedule(model: Model, schedule: Schedule, *, probabilities: bool) -> A
     weighted = "sample_weight" in inspect.signature(model.test_then_train).parameters
     weighted &= _target_delay(model) is None  # targets of rows of weight 0 are lags of later ones
     process = partial(_by_weights if weighted else _by_segments, probabilities=probabilities)
-    parts = gen_batches(len(schedule.learned), _MAX_ROWS)
-    predictions = [process(model, schedule, part) for part in parts]
+    rows, learned = schedule.rows, schedule.learned
+    parts = gen_batches(len(rows), _MAX_ROWS)
+    predictions = [process(model, rows[part], learned[part]) for part in parts]
     return np.concatenate([some for some in predictions if len(some)])
 
 
-def _learn_remaining(model: Model, rows: Block) -> Array:
+def _learn_remaining(model: Model, rows: Rows) -> Array:
     """Learn pending rows; return predictions, each made just before its row is learned."""
-    time = rows.time
-    predictions = [
-        _test_then_train(model, rows.X[part], rows.y[part], None if time is None else time[part])
-        for part in gen_batches(len(rows), _MAX_ROWS)
-    ]
-    return np.concatenate(predictions)
+    parts = gen_batches(len(rows), _MAX_ROWS)
+    return np.concatenate([_test_then_train(model, rows[part]) for part in parts])
 
 
-def _by_weights(model: Model, schedule: Schedule, part: slice, *, probabilities: bool) -> Array:
-    """Process a part in one call: rows of weight 0 are predicted but not learned."""
-    learned, y = schedule.learned[part], schedule.y[part]
-    time = None if schedule.time is None else schedule.time[part]
-    with _row_location(schedule, part):
-        weight = learned.astype(np.float64)
-        predictions = _test_then_train(
-            model, schedule.X[part], y, time, weight, probabilities=probabilities
-        )
-    return predictions.reshape(y.shape)[~learned]
+def _by_weights(model: Model, rows: Rows, learned: Array, *, probabilities: bool) -> Array:
+    """Process rows in one call: rows of weight 0 are predicted but not learned."""
+    weighted = replace(rows, weight=learned.astype(np.float64))
+    predictions = _test_then_train(model, weighted, probabilities=probabilities)
+    return predictions.reshape(rows.y.shape)[~learned]
 
 
-def _by_segments(model: Model, schedule: Schedule, part: slice, *, probabilities: bool) -> Array:
-    """Process a part as alternating segments of rows to learn and rows to predict."""
-    learned = schedule.learned[part]
+def _by_segments(model: Model, rows: Rows, learned: Array, *, probabilities: bool) -> Array:
+    """Process rows as alternating segments of rows to learn and rows to predict."""
     ends = [*(np.flatnonzero(np.diff(learned)) + 1).tolist(), len(learned)]
-    predictions, a = [schedule.y[:0]], 0
+    predictions, a = [rows.y[:0]], 0
     for b in ends:
-        rows = slice(part.start + a, part.start + b)
-        with _row_location(schedule, rows):
-            if learned[a]:
-                time = None if schedule.time is None else schedule.time[rows]
-                _test_then_train(model, schedule.X[rows], schedule.y[rows], time)
-            else:
-                y = schedule.y[rows]
-                found = _predict(model, schedule.X[rows], y, probabilities=probabilities)
-                predictions.append(found.reshape(y.shape))
+        part = rows[a:b]
+        if learned[a]:
+            _test_then_train(model, part)
+        else:
+            with locating(part):
+                found = _predict(model, part.X, part.y, probabilities=probabilities)
+            predictions.append(found.reshape(part.y.shape))
         a = b
     return np.concatenate(predictions[1:] or predictions)
-
-
-@contextmanager
-def _row_location(schedule: Schedule, rows: slice) -> Iterator[None]:
-    """Add the location in the source to errors that name a row of the schedule."""
-    try:
-        yield
-    except OnepassError as error:
-        located = schedule.located
-        if located is None:
-            raise
-        n = rows.stop - rows.start
-        raise with_row_location(error, lambda i: located(rows.start + i), n) from error
 
 
 def _predict(model: Any, X: Table | Array, y: Array, *, probabilities: bool) -> Array:
@@ -196,42 +166,41 @@ class PrequentialRun:
         self.monitor: ErrorMonitor | None = None
         self._seconds = dict.fromkeys(models, 0.0)
 
-    def process(self, block: Block) -> dict[str, Array]:
-        """Predict and learn a block; return predictions by model.
+    def process(self, block: Rows) -> tuple[Rows, dict[str, Array]]:
+        """Predict and learn a block; return the rows with targets, and predictions by model.
 
         Parameters
         ----------
-        block : Block
-            The rows, which are learned now or when their targets arrive.
+        block : Rows
+            The rows, which are learned now or when their targets arrive. Rows whose target is
+            missing are skipped, unless a model learns them; with a delay, they are always skipped.
         """
-        whole = block.whole if self.delayed is None else None  # with a delay, gaps are skipped
-        if len(block if whole is None else whole) == 0:
-            self.history.add(block, {})
-            return dict.fromkeys(self.models, block.y)
-        schedule = None if self.delayed is None else self.delayed.schedule(block, self.history.rows)
+        known = block.known if any(map(learns_gaps, self.models.values())) else block
+        y = known.y
+        if len(block if self.delayed is None else known) == 0:
+            self.history.add(known, {})
+            return known, dict.fromkeys(self.models, y)
+        schedule = None if self.delayed is None else self.delayed.schedule(known, self.history.rows)
         self.consistent = False
-        first = self.history.rows if block.first is None else block.first
-        place = f"{len(block):,} row(s) starting at row {first:,} (counting from 0)"
+        place = f"{len(known):,} row(s) starting at row {block.first:,} (counting from 0)"
         predictions, probabilities = {}, self.history.probabilities
         for name, model in self.models.items():
-            gaps = whole is not None and learns_gaps(model)
-            given: Any = whole if gaps else block
-            rows = model, given.X, given.y, given.time
-            call = partial(_test_then_train, *rows, probabilities=probabilities)
+            gaps = schedule is None and known is not block and learns_gaps(model)
+            rows = block if gaps else known
+            call = partial(_test_then_train, model, rows, probabilities=probabilities)
             if schedule is not None:
                 call = partial(_run_schedule, model, schedule, probabilities=probabilities)
-            located = given.located if schedule is None else None
-            found = self._timed(name, place, given.y, call, located)
-            predictions[name] = found[known_rows(given.y)] if gaps else found
+            found = self._timed(name, place, rows.y, call)
+            predictions[name] = found[known_rows(rows.y)] if gaps else found
         before = self.history.rows
-        self.history.add(block, predictions)
+        self.history.add(known, predictions)
         predictions = {name: fields_of(found)[0] for name, found in predictions.items()}
         if self.monitor is not None:
-            self.monitor.add(before, block, predictions)
+            self.monitor.add(before, known, predictions)
         if self.delayed is not None and schedule is not None:
             self.delayed.commit(schedule)
         self.consistent = True
-        return predictions
+        return known, predictions
 
     def finish(self) -> None:
         """Learn the rows that are pending at the end of the stream, in order of their targets."""
@@ -242,21 +211,14 @@ class PrequentialRun:
         for name, model in self.models.items():
             self._timed(name, place, rows.y, partial(_learn_remaining, model, rows))
 
-    def _timed(
-        self,
-        name: str,
-        place: str,
-        y: Array,
-        call: Callable[[], Array],
-        located: Callable[[int], str] | None = None,
-    ) -> Array:
+    def _timed(self, name: str, place: str, y: Array, call: Callable[[], Array]) -> Array:
         """Call a model and add the elapsed time; return predictions in the shape of y."""
         place = f"{WHERE}: model {name!r}, {place}"
         start = self.clock() if self.clock else 0.0
         try:
             predictions = call()
         except OnepassError as error:
-            raise located_error(error, place, located, len(y)) from error
+            raise error.at(where=f"{place}: {error.where}" if error.where else place) from error
         except Exception as error:
             error.add_note(place)
             raise
@@ -283,13 +245,16 @@ class PrequentialRun:
             If a model or a metric cannot be stored.
         """
         delayed = self.delayed
+        pending = None if delayed is None else delayed.pending
         state = {
             "models": self.models,
             "seconds": self._seconds,
             "history": self.history,
             "last": None if delayed is None else delayed.last,
-            "pending": None if delayed is None else delayed.pending,
+            "pending": None,
         }
+        if pending is not None:
+            state["pending"] = {"X": pending.X, "y": pending.y, "due": pending.time}
         found: dict[str, Any] = state_dict(state, place)
         return found
 
@@ -313,11 +278,10 @@ class PrequentialRun:
             models = {name: _decoded(m, saved[name], place) for name, m in self.models.items()}
             rest = from_state({k: v for k, v in state.items() if k != "models"}, place)
             seconds = {name: float(rest["seconds"][name]) for name in self.models}
-            history, last, pending = rest["history"], rest["last"], rest["pending"]
+            history, last = rest["history"], rest["last"]
+            pending = None if rest["pending"] is None else _pending(**rest["pending"])
             if saved.keys() != self.models.keys() or history.setup != self.history.setup:
                 raise damaged(place, "it has other models or metrics")
-            if type(pending) not in {PendingRows, type(None)}:
-                raise damaged(place, "the pending rows are damaged")
         except CheckpointError:
             raise
         except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -361,6 +325,14 @@ class PrequentialRun:
             overall=curves[0],
             recent=curves[1],
         )
+
+
+def _pending(X: Any, y: Any, due: Any) -> Rows:
+    """Return the pending rows of a checkpoint; raise ValueError if they are damaged."""
+    arrays = type(X) in {Table, np.ndarray} and type(y) is type(due) is np.ndarray
+    if not arrays or not len(X) == len(y) == due.size or due.dtype.kind not in "ifM":
+        raise ValueError("the pending rows are damaged")
+    return Rows(X, y, time=due, numbers=np.full(len(due), -1))
 
 
 def _decoded(model: Any, state: Any, place: str) -> Any:

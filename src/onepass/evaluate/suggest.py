@@ -29,10 +29,10 @@ from onepass.evaluate.prequential import prequential
 from onepass.features.pipeline import Pipeline
 from onepass.models import names, pipelines
 from onepass.stream import Rows, read
-from onepass.stream.rows import concatenate_tables
 from onepass.stream.stream import Stream
 from onepass.types import Array
 from onepass.validation import whole
+from onepass.validation.rows import concatenate_tables
 from onepass.validation.table import Table
 
 __all__ = ["Suggestion", "suggest"]

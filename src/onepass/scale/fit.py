@@ -37,8 +37,8 @@ from onepass.serialization.codec import state_dict
 from onepass.stream.files import File, is_url
 from onepass.stream.formats import FoundFile, ReadOptions, format_of
 from onepass.stream.read import find_files, read
-from onepass.stream.rows import Rows
 from onepass.stream.stream import Stream
+from onepass.validation.rows import Rows
 
 __all__ = ["FitProgress", "FitReport", "fit", "infer_task"]
 

@@ -30,7 +30,7 @@ from onepass.serialization import archive
 from onepass.serialization.codec import from_state, state_dict
 from onepass.stream.formats import FoundFile
 from onepass.stream.read import read
-from onepass.stream.rows import Rows
+from onepass.validation.rows import Rows
 
 __all__ = ["SUMMARIES", "Shard", "Summary", "Task", "learn"]
 

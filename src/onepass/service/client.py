@@ -33,8 +33,9 @@ import numpy as np
 from onepass.errors import ParameterError, ServiceError, calling, import_extra, public
 from onepass.serialization.models import dumps
 from onepass.service.model import copied_learner
-from onepass.service.requests import Block, LearnResult, check_labelled, read_rows
+from onepass.service.requests import LearnResult, check_labelled, read_rows
 from onepass.types import Array, ArrayLike, TimeLike
+from onepass.validation.rows import Rows
 from onepass.validation.table import Table, TableLike
 
 if TYPE_CHECKING:
@@ -55,13 +56,13 @@ _JSON_LENGTH = "Inference-Header-Content-Length"
 
 
 def encode_tensors(
-    block: Block, parameters: Mapping[str, object], outputs: Sequence[str] = ()
+    block: Rows, parameters: Mapping[str, object], outputs: Sequence[str] = ()
 ) -> tuple[bytes, int]:
     """Encode rows as the body of a request: JSON with the text, then the numbers.
 
     Parameters
     ----------
-    block : Block
+    block : Rows
     parameters : mapping of str to value
         Parameters of the request.
     outputs : sequence of str
@@ -74,7 +75,7 @@ def encode_tensors(
         Length of the JSON in bytes.
     """
     columns = dict(block.X.columns) if isinstance(block.X, Table) else {"X": block.X}
-    columns |= {"y": block.y, "sample_weight": block.weights, "time": block.time}
+    columns |= {"y": block.y, "sample_weight": block.weight, "time": block.time}
     inputs, parts = [], []
     for name, array in columns.items():
         if array is None:
@@ -198,7 +199,7 @@ class _Connection:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.url}>"
 
-    def _features(self, X: TableLike, verb: str) -> Block:
+    def _features(self, X: TableLike, verb: str) -> Rows:
         """Copy rows to predict."""
         with calling(f"{type(self).__name__}.{verb}"):
             return read_rows(X, None)
@@ -228,7 +229,7 @@ class _Connection:
         self,
         name: str,
         verb: str,
-        block: Block,
+        block: Rows,
         key: str | None = None,
         *,
         repeatable: bool = True,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Event, Thread
-from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -114,7 +113,7 @@ class SourceConsumer:
         try:
             while waiting:
                 first, end = waiting.pop()
-                why = self._refusal(batch.rows(first, end))
+                why = self._refusal(batch, slice(first, end))
                 if why is None:
                     passed = end
                 elif end - first == 1:
@@ -143,12 +142,13 @@ class SourceConsumer:
         name, found = f"{self.source.name}/", self._durable.positions
         return {part: at for part, at in found.items() if f"{part}/".startswith(name)}
 
-    def _refusal(self, rows: dict[str, Any]) -> str | None:
+    def _refusal(self, batch: SourceBatch, part: slice) -> str | None:
         """Learn rows with their position; return why the learner rejects them, or None."""
-        if self._labels:
-            rows["y"] = _labels(rows["y"])
+        rows = batch.rows[part]
+        y = _labels(rows.y) if self._labels else rows.y
+        at = {"source": batch.part, "position": batch.positions[part.stop - 1]}
         try:
-            self._durable.learn(**rows)
+            self._durable.learn(rows.X, y, time=rows.time, **at)
         except (StoreError, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001  other rows may be valid

@@ -15,7 +15,8 @@ import numpy as np
 
 from onepass.errors import IdempotencyConflictError, ParameterError
 from onepass.service.journal import Journal, StoredResult
-from onepass.service.requests import Block, LearnResult, Request, joined
+from onepass.service.requests import LearnResult, Request, decode_rows, digest, layout
+from onepass.validation.rows import Rows, concatenate_rows
 
 __all__ = ["LabelledRows", "id_list", "match", "repeated_result"]
 
@@ -29,7 +30,7 @@ class LabelledRows:
 
     Parameters
     ----------
-    rows : dict of str to Block
+    rows : dict of str to Rows
         Rows to learn, by id.
     digests : dict of str to bytes
         Digests of all labels, by id.
@@ -37,7 +38,7 @@ class LabelledRows:
         Results of rows that are already learned, by id.
     """
 
-    rows: dict[str, Block]
+    rows: dict[str, Rows]
     digests: dict[str, bytes]
     duplicates: dict[str, LearnResult]
 
@@ -50,13 +51,13 @@ class LabelledRows:
             If the rows do not all have the same columns.
         """
         blocks = list(self.rows.values())
-        if any(block.layout != blocks[0].layout for block in blocks):
+        if any(layout(block) != layout(blocks[0]) for block in blocks):
             raise ParameterError(
                 "`ids` must refer to rows with the same columns, got rows with different columns. "
                 "Nothing was learned. Send labels in one call per set of columns."
             )
         keys = [(_KEY + name, self.digests[name]) for name in self.rows]
-        return Request(joined(blocks), keys=keys, ids=list(self.rows))
+        return Request(concatenate_rows(blocks), keys=keys, ids=list(self.rows))
 
     def learn_result(self, ids: Sequence[str], learned: LearnResult | None) -> LearnResult:
         """Return the result for all ids.
@@ -88,7 +89,7 @@ def repeated_result(journal: Journal, stored: StoredResult) -> LearnResult:
     stored : StoredResult
         Result of the first request.
     """
-    predictions = Block.from_bytes(stored.predictions, str(journal.path)).X
+    predictions = decode_rows(stored.predictions, str(journal.path)).X
     return LearnResult(stored.sequence, predictions, repeated=True)
 
 
@@ -113,7 +114,7 @@ def id_list(ids: Iterable[str]) -> list[str]:
     return names
 
 
-def match(journal: Journal, now: float, ids: Sequence[str], labels: Block) -> LabelledRows:
+def match(journal: Journal, now: float, ids: Sequence[str], labels: Rows) -> LabelledRows:
     """Match pending rows with labels.
 
     Parameters
@@ -122,7 +123,7 @@ def match(journal: Journal, now: float, ids: Sequence[str], labels: Block) -> La
     now : float
         Current time, in seconds since 1970.
     ids : sequence of str
-    labels : Block
+    labels : Rows
         Labels, one per id, without features.
 
     Raises
@@ -134,12 +135,12 @@ def match(journal: Journal, now: float, ids: Sequence[str], labels: Block) -> La
     """
     digests: dict[str, bytes] = {}
     duplicates: dict[str, LearnResult] = {}
-    rows: dict[str, Block] = {}
+    rows: dict[str, Rows] = {}
     for i, name in enumerate(ids):
         label = labels[i : i + 1]
-        digest = label.digest()
+        own = digest(label)
         stored = next(journal.results([_KEY + name]), None) if _ID.fullmatch(name) else None
-        if digest != digests.setdefault(name, digest if stored is None else stored.digest):
+        if own != digests.setdefault(name, own if stored is None else stored.digest):
             raise IdempotencyConflictError(
                 "each id must have one label, got a second, different label for "
                 f"{name!r}. Nothing was learned. Send the first label, or leave out the "
@@ -152,7 +153,7 @@ def match(journal: Journal, now: float, ids: Sequence[str], labels: Block) -> La
     return LabelledRows(rows, digests, duplicates)
 
 
-def _pending_row(journal: Journal, name: str, now: float) -> Block:
+def _pending_row(journal: Journal, name: str, now: float) -> Rows:
     row = next(journal.pending_rows(name), None) if _ID.fullmatch(name) else None
     if row is None or row.until < now:
         raise ParameterError(
@@ -160,4 +161,4 @@ def _pending_row(journal: Journal, name: str, now: float) -> Block:
             "which is unknown or has expired. Nothing was learned. Leave out the id; "
             "to store rows longer, predict them with more `seconds`."
         )
-    return Block.from_bytes(row.body, str(journal.path))
+    return decode_rows(row.body, str(journal.path))

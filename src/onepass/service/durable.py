@@ -28,11 +28,15 @@ from onepass.service.requests import (
     check_size,
     check_text,
     check_text_in,
+    digest,
+    encode_rows,
+    is_plain,
     read_rows,
 )
 from onepass.service.writer import Policy, Watcher, Writer
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation.arrays import feature_limit
+from onepass.validation.rows import Rows
 from onepass.validation.table import TableLike, named_row
 
 if TYPE_CHECKING:
@@ -149,9 +153,9 @@ class Durable:
             If a callback or watcher calls the method, which would wait for itself.
         """
         self._writer.check_caller()
-        return self.request(
-            X, y, sample_weight, time=time, key=key, source=source, position=position
-        ).wait()
+        check_labelled(y)
+        rows = read_rows(X, y, sample_weight, time)
+        return self.enqueue(rows, key, source=source, position=position).wait()
 
     def learn_one(
         self,
@@ -192,14 +196,11 @@ class Durable:
         return self.learn(X, y, sample_weight, time=time).predictions
 
     @calling("Durable.learn")
-    def request(
+    def enqueue(
         self,
-        X: TableLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        time: TimeLike | None = None,
+        rows: Rows,
         key: str | None = None,
+        *,
         source: str | None = None,
         position: str | None = None,
         done: Callable[[Request], None] | None = None,
@@ -208,9 +209,9 @@ class Durable:
 
         Parameters
         ----------
-        X, y, sample_weight, time, key
-            As for ``learn``.
-        source, position
+        rows : Rows
+            Rows with targets, which the caller no longer changes.
+        key, source, position
             As for ``learn``.
         done : callable, optional
             Called by the writer's thread with the request when it is completed; must be fast.
@@ -220,23 +221,21 @@ class Durable:
         StoreError
             If the learner is closed.
         OnepassError
-            If the rows are invalid.
+            If the rows are too large, or the key or the source is invalid.
         """
-        check_labelled(y)
         if key is not None:
             check_text(key, "key")
         if source is not None or position is not None:
             check_text(source, "source")
             check_text(position, "position")
-        block = read_rows(X, y, sample_weight, time)
         body = b""
-        if not block.plain:
-            check_text_in(block)
-            body = block.to_bytes()
-        size = len(body) or block.X.nbytes
+        if not is_plain(rows):
+            check_text_in(rows)
+            body = encode_rows(rows)
+        size = len(body) or rows.X.nbytes
         check_size(size)
-        keys = [] if key is None else [(f"k{key}", block.digest())]
-        request = Request(block, body, size, keys, source, position, done=done)
+        keys = [] if key is None else [(f"k{key}", digest(rows))]
+        request = Request(rows, body, size, keys, source, position, done=done)
         self._writer.put(request)
         return request
 

@@ -20,7 +20,7 @@ from onepass.serialization import archive
 from onepass.serialization.models import describe_contents
 from onepass.service.journal import Journal, Snapshot
 from onepass.service.lock import unlocked
-from onepass.service.requests import Block
+from onepass.service.requests import decode_rows
 from onepass.service.schema import FORMAT
 
 __all__ = ["examine"]
@@ -76,7 +76,7 @@ def _description(journal: Journal, acknowledged: int) -> dict[str, Any]:
         until = None if following is None else following.sequence
         for entry, digest in journal.entries(snapshot, until):  # noqa: B007  used after the loop
             if entry.kind == "learn":
-                Block.from_bytes(entry.body, path)
+                decode_rows(entry.body, path)
             if entry.note and entry.kind != "rollback":
                 note = json.loads(entry.note)
                 positions[note["source"]] = note["position"]
@@ -95,9 +95,7 @@ def _description(journal: Journal, acknowledged: int) -> dict[str, Any]:
         "snapshots": [_line(each) for each in snapshots],
         "blocks": blocks,
         "keys": sum(1 for _ in journal.results()),
-        "labels_pending": sum(
-            len(Block.from_bytes(each.body, path)) for each in journal.pending_rows()
-        ),
+        "labels_pending": sum(len(decode_rows(each.body, path)) for each in journal.pending_rows()),
         "positions": positions,
         "bytes": journal.path.stat().st_size,
         "format": FORMAT,

@@ -16,8 +16,9 @@ from onepass import validation
 from onepass.errors import NotFittedError, ParameterError, TypeMismatchError, calling
 from onepass.serialization import archive
 from onepass.serialization.codec import state_dict
-from onepass.service.requests import Block, read_rows
+from onepass.service.requests import read_rows
 from onepass.types import Array
+from onepass.validation.rows import Rows
 from onepass.validation.table import Table, TableLike
 
 if TYPE_CHECKING:
@@ -78,15 +79,15 @@ def check_compatible(stored: Learner | Pipeline, other: Learner | Pipeline) -> N
         )
 
 
-def learn_block(learner: Learner | Pipeline, block: Block) -> Array:
+def learn_block(learner: Learner | Pipeline, block: Rows) -> Array:
     """Learn a block and return its prequential predictions; learn nothing if it raises.
 
     Parameters
     ----------
     learner : learner or Pipeline
-    block : Block
+    block : Rows
     """
-    named: dict[str, Any] = block.named()
+    named: dict[str, Any] = block.keywords
     predicted: Array = learner.test_then_train(block.X, block.y, **named)
     return predicted
 

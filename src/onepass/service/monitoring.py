@@ -34,8 +34,8 @@ from onepass.evaluate.drift import counts_mistakes
 from onepass.evaluate.metrics import METRICS
 from onepass.serialization import archive
 from onepass.serialization.atomic import atomic_write
-from onepass.service.requests import Block
 from onepass.types import Array
+from onepass.validation.rows import Rows
 
 if TYPE_CHECKING:
     from river.base import BinaryDriftDetector, DriftDetector
@@ -200,7 +200,7 @@ class Gauges:
 
     # -- events --------------------------------------------------------------------------------
 
-    def learned(self, block: Block, predictions: Array) -> None:
+    def learned(self, block: Rows, predictions: Array) -> None:
         """Count learned rows, given their prequential predictions."""
         if block.y is None or not len(block):
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
@@ -37,7 +37,7 @@ from onepass.service.monitoring import Gauges, MetricsFile, task_of
 from onepass.service.requests import LearnResult, Request
 from onepass.service.source import Source
 from onepass.service.writer import Watcher
-from onepass.types import ArrayLike, TimeLike
+from onepass.validation.rows import Rows
 
 if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
@@ -140,17 +140,17 @@ class ModelServer:
             )
         return current, learner
 
-    def learn(self, rows: Mapping[str, Any], done: Callable[[Request], None], **named: Any) -> None:
+    def learn(self, rows: Rows, done: Callable[[Request], None], key: str | None = None) -> None:
         """Enqueue rows to learn.
 
         Parameters
         ----------
-        rows : mapping
-            ``X``, ``y``, and optionally ``sample_weight`` and ``time``, as for ``Durable.learn``.
+        rows : Rows
+            Rows of a request, with targets.
         done : callable
             Function that the writer's thread calls when the rows are on the disk or rejected.
-        **named
-            ``key``, ``source`` and ``position``, as for ``Durable.request``.
+        key : str, optional
+            Idempotency key, as for ``Durable.learn``.
 
         Raises
         ------
@@ -161,7 +161,7 @@ class ModelServer:
         OnepassError
             If the rows are invalid.
         """
-        count = len(rows["X"])
+        count = len(rows)
         self._enqueue_rows(count)
 
         def completed(request: Request) -> None:
@@ -171,7 +171,7 @@ class ModelServer:
             done(request)
 
         try:
-            self.durable.request(**rows, **named, done=completed)
+            self.durable.enqueue(rows, key, done=completed)
         except BaseException as error:
             self._dequeue_rows(count)
             self._count_refused(count, error)
@@ -213,17 +213,10 @@ class ModelServer:
 
         return run
 
-    def learn_labels(
-        self,
-        ids: Sequence[str],
-        y: Any,
-        sample_weight: ArrayLike | None = None,
-        *,
-        time: TimeLike | None = None,
-    ) -> LearnResult:
+    def learn_labels(self, ids: Sequence[str], labels: Rows) -> LearnResult:
         """Learn pending rows from their labels; see ``Durable.learn_labels``."""
         try:
-            return self.durable.learn_labels(ids, y, sample_weight, time=time)
+            return self.durable.learn_labels(ids, labels.y, labels.weight, time=labels.time)
         except OnepassError as error:
             self._count_refused(len(ids), error)
             raise

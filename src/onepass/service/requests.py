@@ -41,177 +41,128 @@ from onepass.errors import (
 )
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation import matrix
+from onepass.validation.rows import Rows
 from onepass.validation.table import Table, TableLike, is_frame, to_column
 
 __all__ = [
-    "Block",
     "LearnResult",
     "Request",
     "check_labelled",
     "check_size",
     "check_text",
     "check_text_in",
-    "joined",
+    "decode_rows",
+    "digest",
+    "encode_rows",
+    "is_plain",
+    "layout",
     "read_rows",
     "runs",
 ]
 
 
 _LENGTH = struct.Struct("<I")
-_PARTS = ("y", "weights", "time")
+_PARTS = ("y", "weight", "time")
 _EXACT = 2**53  # float64 represents all integers up to this
 
 _Field = tuple[str, str | None, str, tuple[int, ...], int]
 
 
-@dataclass(slots=True, eq=False)
-class Block:
-    """Rows, with their targets, weights and times, as arguments of a learner's methods.
+def is_plain(rows: Rows) -> bool:
+    """Whether rows consist of a float64 matrix and one float64 target per row."""
+    X, y = rows.X, rows.y
+    return (
+        type(X) is np.ndarray
+        and type(y) is np.ndarray
+        and rows.weight is None
+        and rows.time is None
+        and X.dtype == y.dtype == np.float64
+        and X.ndim == 2
+        and y.shape == X.shape[:1]
+    )
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, …) or Table
-    y : ndarray of shape (n,) or (n, c), or None
-        Targets; None for rows that wait for their labels.
-    weights : ndarray of shape (n,), optional
-    time : ndarray of shape (n,), optional
-    """
 
-    X: Any
-    y: Array | None = None
-    weights: Array | None = None
-    time: Array | None = None
-
-    def __len__(self) -> int:
-        return len(self.X)
-
-    @property
-    def plain(self) -> bool:
-        """Whether the block consists of a float64 matrix and one float64 target per row."""
-        X, y = self.X, self.y
-        return (
-            type(X) is np.ndarray
-            and type(y) is np.ndarray
-            and self.weights is None
-            and self.time is None
-            and X.dtype == y.dtype == np.float64
-            and X.ndim == 2
-            and y.shape == X.shape[:1]
+def layout(rows: Rows) -> tuple[object, ...]:
+    """Return columns, dtypes and shapes; only rows of equal layout can be joined."""
+    if is_plain(rows):
+        return rows.X.shape[1:]  # type: ignore[no-any-return]
+    return tuple(
+        (
+            part,
+            column,
+            array.dtype.str if part in {"X", "time"} else array.dtype.kind,
+            array.shape[1:],
         )
-
-    @property
-    def layout(self) -> tuple[object, ...]:
-        """Columns, dtypes and shapes; only blocks of equal layout can be joined."""
-        if self.plain:
-            return self.X.shape[1:]  # type: ignore[no-any-return]
-        return tuple(
-            (
-                part,
-                column,
-                array.dtype.str if part in {"X", "time"} else array.dtype.kind,
-                array.shape[1:],
-            )
-            for part, column, array in self.arrays()
-        )
-
-    def named(self) -> dict[str, Array]:
-        """Return weights and times, except None, by the names of the arguments."""
-        if self.weights is None and self.time is None:
-            return {}
-        arguments = {"sample_weight": self.weights, "time": self.time}
-        return {name: value for name, value in arguments.items() if value is not None}
-
-    def __getitem__(self, rows: slice) -> Block:
-        parts = (self.y, self.weights, self.time)
-        return Block(self.X[rows], *(None if part is None else part[rows] for part in parts))
-
-    def digest(self) -> bytes:
-        """Return the digest of the values, independent of dtypes and the order of columns."""
-        X = self.X
-        if isinstance(X, Table):
-            X = Table({name: _canonical(X.columns[name]) for name in sorted(X.names)}, len(X))
-        else:
-            X = _canonical(X)
-        parts = (
-            None if part is None else _canonical(part) for part in (self.y, self.weights, self.time)
-        )
-        return hashlib.sha256(Block(X, *parts).to_bytes()).digest()
-
-    def to_bytes(self) -> bytes:
-        """Encode the block for ``from_bytes``; equal blocks have equal bytes.
-
-        Raises
-        ------
-        TypeError
-            If the block contains values that JSON cannot represent.
-        """
-        if self.plain:
-            return b"".join((_plain_head(*self.X.shape), self.X.tobytes(), self.y.tobytes()))  # type: ignore[union-attr]
-        fields: list[_Field] = []
-        bodies: list[bytes] = []
-        for part, column, array in self.arrays():
-            plain = array.dtype.kind != "O"
-            body = array.tobytes() if plain else json.dumps(array.tolist()).encode()
-            fields.append((part, column, array.dtype.str, array.shape, len(body)))
-            bodies.append(body)
-        head = _block_header(len(self), tuple(fields))
-        return b"".join((head, *bodies))
-
-    @classmethod
-    def from_bytes(cls, data: bytes, where: str) -> Block:
-        """Decode the result of ``to_bytes``; ``where`` is the file, for messages.
-
-        Raises
-        ------
-        CorruptStoreError
-            If the bytes are not an encoded block.
-        """
-        try:
-            at = _LENGTH.size + _LENGTH.unpack_from(data)[0]
-            n, table, fields = json.loads(data[_LENGTH.size : at])
-            columns: dict[str, Array] = {}
-            parts: dict[str, Array] = {}
-            for part, column, dtype, shape, size in fields:
-                arrays, name = (parts, part) if column is None else (columns, column)
-                arrays[name] = _array(data[at : at + size], dtype, shape)
-                at += size
-            X = Table(columns, n) if table else parts.pop("X")
-            return cls(X, **parts)
-        except (ValueError, TypeError, KeyError, struct.error) as error:
-            raise CorruptStoreError(
-                f"a block of the file is damaged: {error}. Restore the file from a backup.", where
-            ) from error
-
-    def arrays(self) -> Iterator[tuple[str, str | None, Array]]:
-        """Yield part, column and values of each array."""
-        columns = self.X.columns.items() if isinstance(self.X, Table) else [(None, self.X)]
-        for name, column in columns:
-            yield "X", name, column
-        for part in _PARTS:
-            if (array := getattr(self, part)) is not None:
-                yield part, None, array
+        for part, column, array in _arrays(rows)
+    )
 
 
-def joined(blocks: Sequence[Block]) -> Block:
-    """Concatenate blocks of the same layout.
-
-    Parameters
-    ----------
-    blocks : sequence of Block
-        One or more blocks.
-    """
-    if len(blocks) == 1:
-        return blocks[0]
-    first = blocks[0].X
-    if isinstance(first, Table):
-        X: Any = Table(
-            {name: np.concatenate([block.X[name] for block in blocks]) for name in first.names},
-            sum(map(len, blocks)),
-        )
+def digest(rows: Rows) -> bytes:
+    """Return the digest of the values, independent of dtypes and the order of columns."""
+    X = rows.X
+    if isinstance(X, Table):
+        X = Table({name: _canonical(X.columns[name]) for name in sorted(X.names)}, len(X))
     else:
-        X = np.concatenate([block.X for block in blocks])
-    parts = ([getattr(block, name) for block in blocks] for name in _PARTS)
-    return Block(X, *(None if part[0] is None else np.concatenate(part) for part in parts))
+        X = _canonical(X)
+    given = rows.y, rows.weight, rows.time
+    y, weight, time = (None if part is None else _canonical(part) for part in given)
+    return hashlib.sha256(encode_rows(Rows(X, y, weight, time))).digest()
+
+
+def encode_rows(rows: Rows) -> bytes:
+    """Encode rows for ``decode_rows``; equal rows have equal bytes.
+
+    Raises
+    ------
+    TypeError
+        If the rows contain values that JSON cannot represent.
+    """
+    if is_plain(rows):
+        return b"".join((_plain_head(*rows.X.shape), rows.X.tobytes(), rows.y.tobytes()))
+    fields: list[_Field] = []
+    bodies: list[bytes] = []
+    for part, column, array in _arrays(rows):
+        plain = array.dtype.kind != "O"
+        body = array.tobytes() if plain else json.dumps(array.tolist()).encode()
+        fields.append((part, column, array.dtype.str, array.shape, len(body)))
+        bodies.append(body)
+    head = _block_header(len(rows), tuple(fields))
+    return b"".join((head, *bodies))
+
+
+def decode_rows(data: bytes, where: str) -> Rows:
+    """Decode the result of ``encode_rows``; ``where`` is the file, for messages.
+
+    Raises
+    ------
+    CorruptStoreError
+        If the bytes are not encoded rows.
+    """
+    try:
+        at = _LENGTH.size + _LENGTH.unpack_from(data)[0]
+        n, table, fields = json.loads(data[_LENGTH.size : at])
+        columns: dict[str, Array] = {}
+        parts: dict[str, Array] = {}
+        for part, column, dtype, shape, size in fields:
+            arrays, name = (parts, part) if column is None else (columns, column)
+            arrays[name] = _array(data[at : at + size], dtype, shape)
+            at += size
+        X = Table(columns, n) if table else parts.pop("X")
+        return Rows(X, *(parts.pop(name, None) for name in _PARTS), **parts)  # type: ignore[arg-type]
+    except (ValueError, TypeError, KeyError, struct.error) as error:
+        raise CorruptStoreError(
+            f"a block of the file is damaged: {error}. Restore the file from a backup.", where
+        ) from error
+
+
+def _arrays(rows: Rows) -> Iterator[tuple[str, str | None, Array]]:
+    """Yield part, column and values of each array."""
+    columns = rows.X.columns.items() if isinstance(rows.X, Table) else [(None, rows.X)]
+    for name, column in columns:
+        yield "X", name, column
+    for part in _PARTS:
+        if (array := getattr(rows, part)) is not None:
+            yield part, None, array
 
 
 def _canonical(array: Array) -> Array:
@@ -292,9 +243,9 @@ class Request:
 
     Parameters
     ----------
-    block : Block
+    block : Rows
     body : bytes
-        Encoded block, if already known; otherwise empty.
+        Encoded rows, if already known; otherwise empty.
     size : int
         Approximate size in bytes.
     keys : sequence of tuple[str, bytes]
@@ -317,7 +268,7 @@ class Request:
         Id of the process that completes the request.
     """
 
-    block: Block
+    block: Rows
     body: bytes = b""
     size: int = 0
     keys: Sequence[tuple[str, bytes]] = ()
@@ -368,16 +319,16 @@ def runs(requests: Sequence[Request]) -> list[list[Request]]:
         return [list(requests)]
     groups: list[list[Request]] = []
     run: list[Request] = []
-    rows, layout = 0, None
+    rows, before = 0, None
     for request in requests:
-        size, own_layout = len(request.block), request.block.layout
+        size, own_layout = len(request.block), layout(request.block)
         separate = request.source is not None
-        if not run or separate or own_layout != layout or rows + size > _ROWS:
+        if not run or separate or own_layout != before or rows + size > _ROWS:
             run, rows = [], 0
             groups.append(run)
         run.append(request)
         rows += size
-        layout = None if separate else own_layout
+        before = None if separate else own_layout
     return groups
 
 
@@ -392,8 +343,8 @@ def read_rows(
     y: ArrayLike | None,
     sample_weight: ArrayLike | None = None,
     time: TimeLike | None = None,
-) -> Block:
-    """Copy rows into a block, which shares no memory with the caller's arrays.
+) -> Rows:
+    """Copy rows, so that they share no memory with the caller's arrays.
 
     Only the learner checks whether the rows can be learned.
 
@@ -410,7 +361,7 @@ def read_rows(
     """
     rows = _rows(X)
     n = len(rows)
-    return Block(
+    return Rows(
         rows,
         None if y is None else _aligned(y, "y", n),
         None if sample_weight is None else _aligned(sample_weight, "sample_weight", n),
@@ -516,18 +467,18 @@ _LONGEST = 12  # max bytes of a character in JSON
 _FEW = 512  # values of a block whose size is not checked
 
 
-def check_text_in(block: Block) -> None:
-    """Check the size of a block before it is encoded.
+def check_text_in(rows: Rows) -> None:
+    """Check the size of rows before they are encoded.
 
     Parameters
     ----------
-    block : Block
+    rows : Rows
 
     Raises
     ------
     ShapeError
     """
-    parts = [array for part, _, array in block.arrays() if part in {"X", "y"}]
+    parts = [array for part, _, array in _arrays(rows) if part in {"X", "y"}]
     if sum(part.size for part in parts) <= _FEW:
         return
     size = sum(part.nbytes for part in parts if part.dtype.kind != "O")

@@ -31,6 +31,7 @@ import numpy as np
 
 from onepass.errors import OnepassError, ParameterError, SourceError
 from onepass.types import Array
+from onepass.validation.rows import Rows
 from onepass.validation.table import Table
 
 __all__ = ["WHERE", "AddressForm", "Entry", "Roles", "Source", "SourceBatch", "build_batch"]
@@ -58,10 +59,9 @@ class SourceBatch:
         Position after the batch, including its refused and removed entries.
     positions : list of str
         Position after each row.
-    X : Table, or list of dict
-    y : ndarray of shape (n,)
-    time : ndarray of shape (n,), optional
-        Time of each row, if the source has times.
+    rows : Rows
+        Rows with targets and, if the source has times, times. If a column has numbers and text, the
+        features are a list of dicts.
     refused : list of tuple of int and str
         For each invalid entry, the number of rows before it, and the reason of the refusal.
     removed : tuple of int and str, optional
@@ -74,26 +74,13 @@ class SourceBatch:
     part: str
     position: str
     positions: list[str]
-    X: Table | list[dict[str, Any]]
-    y: Array
-    time: Array | None = None
+    rows: Rows
     refused: list[tuple[int, str]] = field(default_factory=list)
     removed: tuple[int, str] | None = None
     lag: int = 0
 
     def __len__(self) -> int:
         return len(self.positions)
-
-    def rows(self, first: int, end: int) -> dict[str, Any]:
-        """Return some rows and the position after them, as arguments of ``Durable.learn``."""
-        span = slice(first, end)
-        return {
-            "X": self.X[span],
-            "y": self.y[span],
-            "time": None if self.time is None else self.time[span],
-            "source": self.part,
-            "position": self.positions[end - 1],
-        }
 
 
 class Source(Protocol):
@@ -288,9 +275,8 @@ def build_batch(
     with suppress(OnepassError):  # a column with numbers and text: some rows will be rejected
         X = Table.from_rows(rows)
     time_array = None if roles.time is None else _array(times)
-    return SourceBatch(
-        positions=positions, X=X, y=_array(targets), time=time_array, refused=refused, **more
-    )
+    learned = Rows(X, _array(targets), time=time_array)
+    return SourceBatch(positions=positions, rows=learned, refused=refused, **more)
 
 
 def _row(

@@ -51,14 +51,15 @@ from onepass.service.delayed import LabelledRows, match, repeated_result
 from onepass.service.journal import Entry, Group, Journal, PendingRow, Snapshot, StoredResult
 from onepass.service.model import learn_block
 from onepass.service.requests import (
-    Block,
     LearnResult,
     Request,
-    joined,
+    decode_rows,
+    encode_rows,
     runs,
 )
 from onepass.types import Array
 from onepass.validation.arrays import feature_limit
+from onepass.validation.rows import Rows, concatenate_rows
 
 if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
@@ -68,7 +69,7 @@ __all__ = ["Policy", "Watcher", "Writer"]
 
 _T = TypeVar("_T")
 
-Watcher = Callable[[Block, Array], object]
+Watcher = Callable[[Rows, Array], object]
 """Function that the writer's thread calls after a block is acknowledged.
 
 The arguments are the block and its prequential predictions.
@@ -107,7 +108,7 @@ class _Batch:
     """A group of requests that is being learned and committed."""
 
     group: Group = field(default_factory=Group)
-    learned: list[tuple[Block, Array]] = field(default_factory=list)
+    learned: list[tuple[Rows, Array]] = field(default_factory=list)
     positions: dict[str, str] = field(default_factory=dict)
     processed: list[Request] = field(default_factory=list)
 
@@ -381,14 +382,14 @@ class Writer:
             end = (entry.sequence, entry.seen, digest)
         return _Restored(model, positions, snapshot, end)
 
-    def _replayed(self, model: Learner | Pipeline, entry: Entry) -> tuple[Block, Array]:
+    def _replayed(self, model: Learner | Pipeline, entry: Entry) -> tuple[Rows, Array]:
         """Replay a logged block; return the block and its prequential predictions."""
         if entry.kind != "learn":
             raise CorruptStoreError(
                 f"{self.journal.path} is not as it was written: the snapshot of its rollback, "
                 f"block {entry.sequence:,}, is missing. Restore it from a backup."
             )
-        block = Block.from_bytes(entry.body, str(self.journal.path))
+        block = decode_rows(entry.body, str(self.journal.path))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # issued when the block was first learned
@@ -521,7 +522,7 @@ class Writer:
             return
         for i, name in enumerate(request.ids):
             pending_rows.append(
-                PendingRow(name, request.until, request.block[i : i + 1].to_bytes())
+                PendingRow(name, request.until, encode_rows(request.block[i : i + 1]))
             )
         request.learn_result = LearnResult(self.journal.sequence, np.empty(0))
 
@@ -529,7 +530,7 @@ class Writer:
         """Learn a run of requests as one block, or one by one if the learner rejects the block."""
         group, single = batch.group, len(run) == 1
         try:
-            block = run[0].block if single else joined([request.block for request in run])
+            block = run[0].block if single else concatenate_rows([request.block for request in run])
             with feature_limit(self.policy.max_features):
                 predicted = learn_block(self.model, block)
         except Exception as error:  # noqa: BLE001  set as the request's error
@@ -544,7 +545,7 @@ class Writer:
         if source is not None:
             note = _note(source, position)
             batch.positions[source] = position
-        body = (run[0].body if single else b"") or block.to_bytes()
+        body = (run[0].body if single else b"") or encode_rows(block)
         n = len(block.X)
         entry = Entry(last.sequence + 1, "learn", n, last.seen + n, note, body)
         group.entries.append(entry)
@@ -559,7 +560,7 @@ class Writer:
                 group.labelled += request.ids  # each pending row has a key
                 parts = [part] if len(request.keys) == 1 else np.split(part, len(part))
                 group.results += [
-                    StoredResult(name, digest, entry.sequence, Block(predictions).to_bytes(), now)
+                    StoredResult(name, digest, entry.sequence, encode_rows(Rows(predictions)), now)
                     for (name, digest), predictions in zip(request.keys, parts, strict=False)
                 ]
 
@@ -569,7 +570,7 @@ class Writer:
         if self.policy.watch is not None:
             self.watch = self.policy.watch(model.frozen_copy())
 
-    def _call_watcher(self, learned: list[tuple[Block, Array]]) -> None:
+    def _call_watcher(self, learned: list[tuple[Rows, Array]]) -> None:
         """Call the watcher with blocks; set ``error`` if it fails, as the rows are committed."""
         if self.watch is not None:
             for block, predicted in learned:
@@ -580,7 +581,7 @@ class Writer:
 
     # -- calls ----------------------------------------------------------------------------------
 
-    def learn_labels(self, ids: Sequence[str], labels: Block) -> LearnResult:
+    def learn_labels(self, ids: Sequence[str], labels: Rows) -> LearnResult:
         """Learn pending rows with their labels."""
         self.check_ready()
         labelled: LabelledRows = match(self.journal, self.now(), ids, labels)

@@ -17,10 +17,10 @@ from onepass.stream.digits import (
 )
 from onepass.stream.pictures import Images
 from onepass.stream.read import read
-from onepass.stream.rows import Rows
 from onepass.stream.stream import Stream
 from onepass.stream.tasks import Experience, Experiences, TestSet
 from onepass.stream.write import write
+from onepass.validation.rows import Rows
 
 __all__ = [
     "Description",

@@ -21,10 +21,10 @@ from onepass.errors import (
     join_names,
 )
 from onepass.stream.literals import SKIP_REMEDY
-from onepass.stream.rows import Rows, select_rows
 from onepass.stream.sources import Chunk
 from onepass.types import Array
 from onepass.validation.arrays import is_finite
+from onepass.validation.rows import Rows
 from onepass.validation.table import Table, is_missing
 
 __all__ = ["ColumnSelection", "Split"]
@@ -203,7 +203,7 @@ class ColumnSelection:
         used[list(chunk.bad)] = False
         used[: max(0, start - first)] = False
         holes = used & _gaps(features) if self.missing == "skip" else np.zeros(len(used), bool)
-        rows = Rows(features, y, time, first, 0, numbers, place)
+        rows = Rows(features, y, time=time, first=first, numbers=numbers, place=place)
         bad = {first + i: error for i, error in chunk.bad.items() if first + i >= start}
         return Split(_used_rows(rows, used & ~holes), numbers[holes].tolist(), bad)
 
@@ -218,7 +218,7 @@ class ColumnSelection:
             If ``missing`` is "error" and a feature of a row is missing.
         """
         rows, bad = split.rows, dict(split.bad)
-        numbers = np.asarray(rows.numbers)
+        numbers = rows.positions
         finite = np.ones(len(rows), dtype=bool)
         for name, column in self._learned(rows):
             if is_finite(column):
@@ -301,7 +301,7 @@ class ColumnSelection:
 
 def _used_rows(rows: Rows, used: Array) -> Rows:
     """Return the rows to use; a view if all are used."""
-    return rows if used.all() else select_rows(rows, used)
+    return rows if used.all() else rows[used]
 
 
 def _within(name: str, names: Sequence[str]) -> list[str]:

@@ -30,8 +30,8 @@ from onepass.stream.csv import Delimited
 from onepass.stream.dtypes import ColumnTypes
 from onepass.stream.files import File
 from onepass.stream.pictures import ImageChecksums
-from onepass.stream.rows import concatenate_tables
 from onepass.stream.sources import BaseSource, Chunk, Matrix, Source
+from onepass.validation.rows import concatenate_tables
 from onepass.validation.table import Table
 
 __all__ = [

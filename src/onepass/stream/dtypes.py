@@ -36,9 +36,16 @@ from onepass.stream.literals import (
 )
 from onepass.stream.sources import Chunk, RawColumn
 from onepass.types import Array
-from onepass.validation.table import as_python, is_missing, is_missing_value, to_column, zoned
+from onepass.validation.table import (
+    as_python,
+    is_missing,
+    is_missing_value,
+    missing_column,
+    to_column,
+    zoned,
+)
 
-__all__ = ["ColumnTypes", "check_types", "missing_column"]
+__all__ = ["ColumnTypes", "check_types"]
 
 _Converted = tuple[Array, list[int], Any]
 """A converted column, the positions of values of another type, and the original values."""
@@ -60,15 +67,6 @@ def check_types(types: Mapping[str, str] | None) -> dict[str, str]:
                 f"{kind!r} for column {name!r}. Use one of these types."
             )
     return requested
-
-
-def missing_column(kind: str, n: int) -> Array:
-    """Return a column of n missing values; ``kind`` is its dtype code: f, O or M."""
-    if kind == "O":
-        return np.full(n, None, dtype=object)
-    if kind == "M":
-        return np.full(n, np.datetime64("NaT"), dtype="datetime64[us]")
-    return np.full(n, np.nan)
 
 
 class ColumnTypes:

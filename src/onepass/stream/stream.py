@@ -25,10 +25,11 @@ from onepass.errors import OnepassError, RowsRefusedWarning, SourceError, callin
 from onepass.stream.choice import ColumnSelection
 from onepass.stream.dtypes import ColumnTypes
 from onepass.stream.literals import TYPE_NAMES, TextParser
-from onepass.stream.rows import Rebatcher, Rows, concatenate_tables, default_block_size
+from onepass.stream.rebatch import Rebatcher, default_block_size
 from onepass.stream.sources import HEAD_ROWS, Chunk, Source, check_labels, infer_task, prefetch
 from onepass.types import Array
 from onepass.validation import whole
+from onepass.validation.rows import Rows, concatenate_tables
 from onepass.validation.table import Table, is_missing
 
 __all__ = ["Head", "Stream", "setting_differences"]

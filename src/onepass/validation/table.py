@@ -62,6 +62,7 @@ __all__ = [
     "is_missing",
     "is_missing_value",
     "known_rows",
+    "missing_column",
     "mixed_zones",
     "moment",
     "named_row",
@@ -273,6 +274,15 @@ def is_missing(column: Array) -> Array:
         return np.isnat(column)
     missing: Array = column == np.array(None)
     return missing
+
+
+def missing_column(kind: str, shape: int | tuple[int, ...]) -> Array:
+    """Return a column of missing values; ``kind`` is its dtype code: f, O or M."""
+    if kind == "O":
+        return np.full(shape, None, dtype=object)
+    if kind == "M":
+        return np.full(shape, np.datetime64("NaT"), dtype="datetime64[us]")
+    return np.full(shape, np.nan)
 
 
 def known_rows(y: Array) -> Array:

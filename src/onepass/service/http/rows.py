@@ -183,12 +183,12 @@ async def _predict(
     began = time.perf_counter()
     form, decoded = await _decoded(request, learning=False, scoring=scoring)
     current, learner = served.frozen_copy(version)
-    decoded.X = _without_roles(learner, decoded.X)
+    decoded.rows.X = _without_roles(learner, decoded.rows.X)
     if _awaits_labels(decoded.parameters, allowed=not scoring):
         what = "infer with 'await_label', which stores rows"
         request.service.tokens.check(request.fields, LEARN, what)
         return await _predict_pending(request, served, form, decoded, began)
-    rows = len(decoded.X)
+    rows = len(decoded.rows)
 
     def predicted() -> Response:
         start = time.thread_time()
@@ -213,8 +213,8 @@ async def _predict_pending(
 ) -> Response:
     """Predict rows and store them until their labels arrive."""
     seconds = (decoded.parameters or {}).get("seconds", _DAY)
-    work = partial(served.durable.predict_pending_versioned, decoded.X, seconds=seconds)
-    version, predictions, ids = await _written(request, served, len(decoded.X), work)
+    work = partial(served.durable.predict_pending_versioned, decoded.rows.X, seconds=seconds)
+    version, predictions, ids = await _written(request, served, len(decoded.rows), work)
     served.gauges.observe_predict(len(ids), time.perf_counter() - began)
     outputs = {"y": predictions, "id": np.array(ids, dtype=object)}
     requested = [output for output in decoded.outputs if output.name == "y"] or DEFAULT_OUTPUTS
@@ -235,15 +235,15 @@ async def _written(
 def _outputs(learner: Any, decoded: DecodedRequest) -> dict[str, Array]:
     """Return the predictions and, if requested, probabilities and classes."""
     if decoded.outputs is DEFAULT_OUTPUTS or [output.name for output in decoded.outputs] == ["y"]:
-        return {"y": predict_rows(learner, decoded.X)}
+        return {"y": predict_rows(learner, decoded.rows.X)}
     if not hasattr(learner, "predict_proba"):
         raise ParameterError(
             "`outputs` may be 'probabilities' and 'classes' only for a learner with probabilities, "
             f"got {type(learner).__name__}. Request 'y' only."
         )
     return {
-        "y": predict_rows(learner, decoded.X),
-        "probabilities": learner.predict_proba(decoded.X),
+        "y": predict_rows(learner, decoded.rows.X),
+        "probabilities": learner.predict_proba(decoded.rows.X),
         "classes": learner.classes_,
     }
 
@@ -293,7 +293,7 @@ async def learn(request: ServiceRequest) -> Response:
     served, began = request.served, time.perf_counter()
     form, decoded = await _decoded(request, learning=True)
     _check_labelled(decoded)
-    if not len(decoded.X):  # nothing is learned
+    if not len(decoded.rows):  # nothing is learned
         result = LearnResult(served.durable.version, np.empty(0))
     else:
         result = await _learned(request, served, decoded)
@@ -307,13 +307,7 @@ async def _learned(
     service, key = request.service, request.field(b"idempotency-key")
     future: asyncio.Future[Request] = asyncio.get_running_loop().create_future()
     done = partial(service.completions.post, future)
-    rows = {
-        "X": decoded.X,
-        "y": decoded.y,
-        "sample_weight": decoded.sample_weight,
-        "time": decoded.time,
-    }
-    work = partial(served.learn, rows, done, key=key)
+    work = partial(served.learn, decoded.rows, done, key)
     with _RowErrors(served.name):
         await _run(request, work)
         return (await service.committed(future, served.name)).result()
@@ -323,7 +317,7 @@ async def learn_labels(request: ServiceRequest) -> Response:
     """Learn rows that infer stored with ``await_label``, from their labels."""
     served = request.served
     form, decoded = await _decoded(request, learning=True)
-    columns = getattr(decoded.X, "columns", {})
+    columns = getattr(decoded.rows.X, "columns", {})
     if list(columns) != ["id"]:
         raise ParameterError(
             "labels must have the columns 'id' and 'y', got other columns. Send the ids that infer "
@@ -335,14 +329,14 @@ async def learn_labels(request: ServiceRequest) -> Response:
         request,
         served,
         len(ids),
-        lambda: served.learn_labels(ids, decoded.y, decoded.sample_weight, time=decoded.time),
+        lambda: served.learn_labels(ids, decoded.rows),
     )
     return await _run(request, partial(_learn_response, form, served, decoded, result))
 
 
 def _check_labelled(decoded: DecodedRequest) -> None:
     _awaits_labels(decoded.parameters, allowed=False)
-    if decoded.y is None:
+    if decoded.rows.y is None:
         raise ParameterError(
             "rows to learn must have 'y', a target for each row, got no 'y'. Send the targets; if "
             "they arrive later, send the rows to infer with the parameter 'await_label'."

@@ -41,6 +41,7 @@ from onepass.service.protocol.limits import Limits, request_error, shown
 from onepass.service.protocol.rows import DecodedRequest, EncodedResponse, build_request
 from onepass.stream.csv import ParseErrors
 from onepass.types import Array
+from onepass.validation.rows import Rows
 
 __all__ = ["Invocation", "Predictions", "Split", "read", "read_csv", "write"]
 
@@ -158,8 +159,8 @@ def _rows(rows: list[Any], form: str, limits: Limits, nbytes: int) -> DecodedReq
         return f"{form}[{i}]"
 
     if type(rows[0]) in {dict, list}:
-        return DecodedRequest(features(rows, place, limits, nbytes))
-    return DecodedRequest(column(rows, place, limits).astype(np.float64)[:, None])
+        return DecodedRequest(Rows(features(rows, place, limits, nbytes)))
+    return DecodedRequest(Rows(column(rows, place, limits).astype(np.float64)[:, None]))
 
 
 def write(

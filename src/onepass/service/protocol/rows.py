@@ -11,6 +11,7 @@ import numpy as np
 
 from onepass.service.protocol.limits import request_error, shown
 from onepass.types import Array
+from onepass.validation.rows import Rows
 from onepass.validation.table import Table
 
 __all__ = [
@@ -57,14 +58,10 @@ class DecodedRequest:
 
     Parameters
     ----------
-    X : ndarray of shape (n, d) or Table
-        Rows: numbers without names, or named columns.
-    y : ndarray of shape (n,) or (n, c), optional
-        Targets of rows to learn: float64, int64, uint64, bool, or text as objects.
-    sample_weight : ndarray of shape (n,), optional
-        float64.
-    time : ndarray of shape (n,), optional
-        float64, int64, or datetime64[us] in UTC.
+    rows : Rows
+        The features are numbers without names, or named columns. Targets of rows to learn are
+        float64, int64, uint64, bool, or text as objects; weights are float64; times are float64,
+        int64, or datetime64[us] in UTC.
     id : str, default ""
         Id of the request, chosen by the client.
     outputs : tuple of Output
@@ -73,10 +70,7 @@ class DecodedRequest:
         Further parameters, unchanged.
     """
 
-    X: Array | Table
-    y: Array | None = None
-    sample_weight: Array | None = None
-    time: Array | None = None
+    rows: Rows
     id: str = ""
     outputs: tuple[Output, ...] = DEFAULT_OUTPUTS
     parameters: Mapping[str, Any] | None = None
@@ -139,14 +133,15 @@ def with_roles(X: Array | Table, parts: Mapping[str, Array], place: _Place) -> D
     RequestError
         If an array does not have one value per row, or values of the wrong type.
     """
-    request = DecodedRequest(X)
+    checked = {}
     for role, part in parts.items():
         where = place(role)
         if len(part) != len(X):
             must = f"have {len(X):,} rows, like the features"
             raise request_error(where, must, f"{len(part):,}", "Send one value per row")
-        setattr(request, role, _CHECKS[role](part, where))
-    return request
+        checked[role] = _CHECKS[role](part, where)
+    weight = checked.get("sample_weight")
+    return DecodedRequest(Rows(X, checked.get("y"), weight, checked.get("time")))
 
 
 def _features(named: dict[str, Array], place: _Place) -> Array | Table:
