@@ -206,15 +206,21 @@ class Mean(Metric):
     def along(self, y: Array, predictions: Array, ends: Sequence[int]) -> list[float]:
         """Add rows; return the values after some of them."""
         loss, before, rows = self._loss(y, predictions), self._total.value, self.rows
-        if len(loss) < len(y):  # some rows do not count
-            return super().along(y, predictions, ends)
+        at = np.array(ends, dtype=int)
+        if len(loss) < len(y):
+            at = np.concatenate([[0], np.cumsum(self._counted(predictions))])[at]
         self.rows += len(loss)
         self._total.add(np.add.reduce(loss))
         with np.errstate(over="ignore", invalid="ignore"):
-            sums = before + np.cumsum(loss, axis=0)[np.array(ends, dtype=int) - 1]
-        totals = sums.tolist() if sums.ndim == 1 else sums
-        found = [self._of(total, rows + end) for total, end in zip(totals, ends, strict=True)]
-        return [*found[:-1], self.value] if found and ends[-1] == len(loss) else found
+            sums = before + np.concatenate([np.zeros_like(loss[:1]), np.cumsum(loss, axis=0)])[at]
+        totals, counts = sums.tolist() if sums.ndim == 1 else sums, (rows + at).tolist()
+        found = [self._of(t, n) if n else np.nan for t, n in zip(totals, counts, strict=True)]
+        return [*found[:-1], self.value] if found and ends[-1] == len(y) else found
+
+    @staticmethod
+    def _counted(predictions: Array) -> Array:
+        """Mask (n,) of the rows that ``_loss`` returns, if it leaves out some."""
+        return np.ones(len(predictions), dtype=bool)
 
     @staticmethod
     def _of(total: Any, rows: int) -> float:

@@ -131,6 +131,11 @@ class LogLoss(Mean, ProbabilityMetric):
         p = _fields(y, predictions)[0]
         return -np.log(np.clip(p[~np.isnan(p)], _LEAST, 1.0))
 
+    @staticmethod
+    def _counted(predictions: Array) -> Array:
+        counted: Array = ~np.isnan(predictions["p"])
+        return counted
+
 
 class Brier(Mean, ProbabilityMetric):
     """Mean of ½ Σ_k (p_k − y_k)², in [0, 1]; for two classes the mean of (p − y)²."""
@@ -160,25 +165,36 @@ class _Ranking(ProbabilityMetric):
 
     def add(self, y: ArrayLike, predictions: ArrayLike) -> Self:
         """Add rows."""
-        p = _fields(y, predictions)[0]
-        self.rows += len(p)
-        known = ~np.isnan(p)
-        labels, second = np.asarray(y)[known], np.asarray(predictions)["second"][known]
-        counts = np.zeros((len(labels), 2), dtype=np.int64)
-        for k, label in enumerate(self._joined(np.unique(labels).tolist())[:2]):
-            counts[:, k] = labels == label
-        if np.isnan(second).any():  # the model knows more than two classes: the value is nan
-            self._labels = [*self._labels, None, None, None][:3]
+        self.along(np.asarray(y), np.asarray(predictions), ())
+        return self
+
+    def along(self, y: Array, predictions: Array, ends: Sequence[int]) -> list[float]:
+        """Add rows; return the values after some of them."""
+        known = ~np.isnan(_fields(y, predictions)[0])
+        labels, second = y[known], predictions["second"][known]
+        several = np.isnan(second)  # the model knows more than two classes: the value is nan
         with np.errstate(divide="ignore", invalid="ignore"):
             odds = np.nan_to_num(np.log(second) - np.log1p(-second)).clip(-_REACH, _REACH)
         odds[second == _ONLY] = 2.0 * _REACH
-        self._add(np.floor(np.ldexp(odds, self._level)).astype(np.int64), counts)
-        return self
+        added = np.concatenate([[0], np.cumsum(known)])
+        values, begin = list[float](), 0
+        for end in (*ends, len(y)):
+            part = slice(added[begin], added[end])
+            self.rows += end - begin
+            counts = np.zeros((part.stop - part.start, 2), dtype=np.int64)
+            for k, label in enumerate(self._joined(labels[part])[:2]):
+                counts[:, k] = labels[part] == label
+            if several[part].any():
+                self._labels = [*self._labels, None, None, None][:3]
+            self._add(np.floor(np.ldexp(odds[part], self._level)).astype(np.int64), counts)
+            values.append(self.value if len(values) < len(ends) else np.nan)
+            begin = end
+        return values[:-1]
 
     def merge(self, other: Self) -> Self:
         """Add all rows of another metric of the same class."""
         self.rows += other.rows
-        own = self._joined(other._labels)
+        own = self._joined(np.array(other._labels, dtype=object))
         counts = np.zeros_like(other._counts)
         for label, column in zip(other._labels[:2], other._counts.T, strict=False):
             if label in own[:2]:
@@ -188,10 +204,10 @@ class _Ranking(ProbabilityMetric):
         self._add(other._keys >> (other._level - level), counts)
         return self
 
-    def _joined(self, labels: list[Any]) -> list[Any]:
+    def _joined(self, labels: Array) -> list[Any]:
         """The labels so far with further ones; with three the value is nan."""
-        new = [label for label in labels if label not in self._labels]
-        self._labels = [*self._labels, *new][:3]
+        new = [label for label in dict.fromkeys(labels.tolist()) if label not in self._labels]
+        self._labels = [*self._labels, *sorted(new)][:3]
         return self._labels
 
     def _add(self, keys: Array, counts: Array) -> None:
@@ -229,9 +245,8 @@ class _Ranking(ProbabilityMetric):
 def _joined_cells(keys: Array, counts: Array) -> tuple[Array, Array]:
     """The cells in order, one for each key."""
     own, cells = np.unique(keys, return_inverse=True)
-    joined = np.zeros((len(own), 2), dtype=np.int64)
-    np.add.at(joined, cells, counts)
-    return own, joined
+    sums = [np.bincount(cells, column, minlength=len(own)) for column in counts.T]
+    return own, np.column_stack(sums).astype(np.int64)
 
 
 class ROCAUC(_Ranking):
