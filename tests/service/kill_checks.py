@@ -169,7 +169,9 @@ def read_log(path: Path) -> list[LoggedBlock]:
 
 def replay(log: Sequence[LoggedBlock], model: Any) -> list[Any]:
     """Learn the log without interruption; the predictions of each block before it was learned."""
-    return [model.test_then_train(each.block.X, each.block.y, **each.block.named()) for each in log]
+    return [
+        model.test_then_train(each.block.X, each.block.y, **each.block.keywords) for each in log
+    ]
 
 
 @dataclass

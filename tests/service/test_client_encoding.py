@@ -20,9 +20,9 @@ def test_missing_values_survive_encoding() -> None:
     sent = read_rows(rows, ["x", ""])
     body, length = encode_tensors(sent, {})
     found = v2.read(body, header=str(length), learning=True)
-    assert found.X.names == ["km", "kind", "word", "at"]
-    for name in found.X.names:
-        np.testing.assert_array_equal(found.X[name], sent.X[name])
-        assert found.X[name].dtype == sent.X[name].dtype
-    assert found.y is not None
-    assert found.y.tolist() == ["x", ""]
+    assert found.rows.X.names == ["km", "kind", "word", "at"]
+    for name in found.rows.X.names:
+        np.testing.assert_array_equal(found.rows.X[name], sent.X[name])
+        assert found.rows.X[name].dtype == sent.X[name].dtype
+    assert found.rows.y is not None
+    assert found.rows.y.tolist() == ["x", ""]

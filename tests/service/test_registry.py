@@ -25,6 +25,7 @@ from onepass.serialization.state import nbytes
 from onepass.service.http.status import exposition, state
 from onepass.service.model import predict_rows
 from onepass.service.registry import ModelRegistry
+from onepass.validation.rows import Rows
 from onepass.validation.table import Table
 
 X, Y = np.ones((1, 3)), np.ones(1)
@@ -40,11 +41,11 @@ def test_other_requests_are_served_during_an_endless_stream(tmp_path: Path) -> N
         assert request.error is None
         blocks[0] += 1
         if blocks[0] < MOST and not over.is_set():
-            served.learn({"X": X, "y": Y}, again)
+            served.learn(Rows(X, Y), again)
 
-    served.learn({"X": X, "y": Y}, again)
+    served.learn(Rows(X, Y), again)
     ids = served.durable.predict_pending(X, seconds=60.0)[1]
-    served.learn_labels(ids, Y)
+    served.learn_labels(ids, Rows(X[:0], Y))
     served.durable.rollback(to=served.durable.snapshot())
     between = blocks[0]
     over.set()
