@@ -125,11 +125,9 @@ class Learner(ABC):
     block_update : bool
         Whether to learn the rows of one call as one augmented row, linearised at the same weights.
         This is a different algorithm from row-by-row learning, suited to small steps.
-    chunk : int, optional
-        Number of rows of a Jacobian computed at once.
     """
 
-    arguments: ClassVar[tuple[str, ...]] = ("loss", "noise", "learns", "block_update", "chunk")
+    arguments: ClassVar[tuple[str, ...]] = ("loss", "noise", "learns", "block_update")
     """Names of the constructor arguments other than ``module``."""
     state_attributes: ClassVar[tuple[str, ...]] = (
         "rows_seen_", "_outputs", "_refused", "_wide", "_shape", "network.columns", "calibration_",
@@ -162,7 +160,6 @@ class Learner(ABC):
         noise: float = 0.0,
         learns: str | Sequence[str] = "all",
         block_update: bool = False,
-        chunk: int | None = None,
     ) -> None:
         self._where = type(self).__name__
         self.module = module
@@ -174,8 +171,7 @@ class Learner(ABC):
         self._watch = Watch()
         self.learns = learns
         self.block_update = bool(block_update)
-        self.chunk = chunk
-        self.network = self._network_class(module)(module, learns, chunk=chunk)
+        self.network = self._network_class(module)(module, learns)
         self.rows_seen_ = 0
         self.calibration_: Any = None  # (4 + 2 c,) as in onepass.linalg.calibration
         self._outputs: int | None = None

@@ -93,8 +93,6 @@ class OGD(Learner):
         Parameters to train: ``"all"``, ``"last"`` (layer), names or patterns of names.
     seed : int, default=0
         Random seed for sampling the rows of a task.
-    chunk : int, optional
-        Number of rows of a Jacobian computed at once; default: as many as fit in 64 MiB.
 
     Attributes
     ----------
@@ -161,9 +159,8 @@ class OGD(Learner):
         per_task: int | None = None,
         learns: str | Sequence[str] = "all",
         seed: int = 0,
-        chunk: int | None = None,
     ) -> None:
-        super().__init__(module, loss=loss, learns=learns, block_update=True, chunk=chunk)
+        super().__init__(module, loss=loss, learns=learns, block_update=True)
         self.memory = memory
         if step_size is not None:
             step_size = validation.in_range(step_size, "step_size", above=0.0)

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onepass.errors import CheckpointError, ParameterError
+from onepass.errors import CheckpointError
 from onepass.nn import parts
 from onepass.nn.selection import find_nonfinite
 from onepass.serialization import archive
@@ -163,7 +163,7 @@ def load(
     module: torch.nn.Module,
     *,
     group: Any = None,
-    **replaced: object,
+    memory_device: str | int | torch.device | None = None,
 ) -> Any:
     """Load a learner, and write its weights and buffers into a module.
 
@@ -175,8 +175,8 @@ def load(
         Module with weights of the same names, shapes and dtypes, on any device. Updated in place.
     group : torch.distributed.ProcessGroup, optional
         Processes over which to split the memory; their number may differ from that of ``save``.
-    **replaced : object
-        Constructor arguments to override: ``chunk``, ``memory_device``.
+    memory_device : str, int or torch.device, optional
+        Device of the memory of an ``op.nn.ORFit``, instead of the stored one.
 
     Returns
     -------
@@ -186,7 +186,7 @@ def load(
     ------
     CheckpointError, ParameterError, TypeMismatchError
         If the file does not exist, is damaged, too new or of another kind, if the module does not
-        match, or if another argument is overridden. The module is not changed.
+        match. The module is not changed.
 
     Examples
     --------
@@ -202,7 +202,6 @@ def load(
     0.0
     """
     where = os.fspath(path)
-    _check_replaced(replaced)
     saved = parts.Parts(path) if Path(path).is_dir() else None
     tree = _tree(path, where) if saved is None else _checked(saved.state(), where)
     pairs = _matched_pairs(tree["module"], module, where)
@@ -210,8 +209,9 @@ def load(
     cls = _LEARNERS.get(tree["learner"])
     if cls is None:
         raise damaged(where, f"unknown learner {tree['learner'][:40]!r}")
-    arguments = {**from_state(tree["arguments"], where), **replaced}
-    arguments |= {} if group is None else {"group": group}
+    replaced = {"memory_device": memory_device, "group": group}
+    arguments = from_state(tree["arguments"], where)
+    arguments |= {name: value for name, value in replaced.items() if value is not None}
     with _finite_parameters(module):
         learner = _new_learner(cls, module, arguments, where)
     if list(learner.network.names) != tree["names"]:
@@ -343,16 +343,6 @@ def _finite_parameters(module: torch.nn.Module) -> Iterator[None]:
         finally:
             for each, was in zip(lost, copies, strict=True):
                 each.copy_(was)
-
-
-def _check_replaced(replaced: Mapping[str, object]) -> None:
-    """Check that overridden arguments do not affect the learned state."""
-    for name in replaced.keys() - {"chunk", "memory_device"}:
-        raise ParameterError(
-            f"only `chunk` and `memory_device` can be overridden, got {name!r}. Create "
-            "a new learner to train with other arguments.",
-            "op.nn.load",
-        )
 
 
 def _new_learner(
