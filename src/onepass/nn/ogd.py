@@ -126,8 +126,8 @@ class OGD(Learner):
     True
     """
 
-    state_attributes: ClassVar[tuple[str, ...]] = (
-        *Learner.state_attributes,
+    _state_attributes: ClassVar[tuple[str, ...]] = (
+        *Learner._state_attributes,  # noqa: SLF001  of the base class
         "_memory",
         "_full",
         "tasks_",
@@ -135,7 +135,7 @@ class OGD(Learner):
         "_drawn",
         "_curvature",
     )
-    fits: ClassVar[bool] = False
+    _fits: ClassVar[bool] = False
     _advice: ClassVar[str] = (
         "Scale features and targets to mean 0 and variance 1, use more `steps` per batch, or a "
         "larger network or smaller memory, which leaves more directions free."

@@ -157,12 +157,8 @@ class ORFit(Learner):
     True
     """
 
-    arguments: ClassVar[tuple[str, ...]] = (
-        *("memory", *Learner.arguments),
-        *("memory_dtype", "memory_device", "by_layer"),
-    )
-    state_attributes: ClassVar[tuple[str, ...]] = (
-        *(*Learner.state_attributes, "_memory", "_inconsistent", "_full", "_forgotten"),
+    _state_attributes: ClassVar[tuple[str, ...]] = (
+        *(*Learner._state_attributes, "_memory", "_inconsistent", "_full", "_forgotten"),  # noqa: SLF001  of the base class
         *("_start", "_started_at", "_linear", "_shared"),
     )
 
@@ -478,8 +474,6 @@ class OneStepSGD(ORFit):
     >>> bool((net.learn(x, y).predict(x) - y).abs() < 1e-5)
     True
     """
-
-    arguments: ClassVar[tuple[str, ...]] = Learner.arguments
 
     @public
     def __init__(

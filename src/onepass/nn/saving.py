@@ -36,7 +36,16 @@ from onepass.serialization import archive
 from onepass.serialization.archive import damaged
 from onepass.serialization.codec import MARK, from_state, register_value, state_dict
 
-__all__ = ["KIND", "from_tensors", "load", "register", "save", "tensors_of"]
+__all__ = [
+    "KIND",
+    "arguments_of",
+    "from_tensors",
+    "load",
+    "register",
+    "save",
+    "state_attributes",
+    "tensors_of",
+]
 
 
 _Class = TypeVar("_Class", bound=type)
@@ -94,14 +103,21 @@ _LEARNERS: dict[str, Any] = {}
 
 
 def register(cls: _Class) -> _Class:
-    """Register a learner of op.nn for :func:`load`; a decorator.
-
-    ``arguments`` are those of the constructor, unless the class defines them.
-    """
-    if "arguments" not in vars(cls):
-        setattr(cls, "arguments", tuple(inspect.signature(cls).parameters)[1:])  # noqa: B010  mypy
+    """Register a learner of op.nn for :func:`load`; a decorator."""
     _LEARNERS[cls.__name__] = cls
     return cls
+
+
+def arguments_of(cls: type) -> dict[str, Any]:
+    """Return the constructor arguments that a file stores, with their defaults."""
+    parameters = inspect.signature(cls).parameters
+    return {n: each.default for n, each in parameters.items() if n not in {"module", "group"}}
+
+
+def state_attributes(learner: Any) -> tuple[str, ...]:
+    """Return the attributes, as dotted paths, with learned state other than the weights."""
+    names: tuple[str, ...] = learner._state_attributes  # noqa: SLF001  of this package
+    return names
 
 
 def save(learner: Any, path: str | os.PathLike[str]) -> None:
@@ -146,9 +162,9 @@ def _encoded(learner: Any, where: str, split: Any = None) -> tuple[dict[str, Any
             module["weights"][name] = torch.empty(0, *each.shape, dtype=each.dtype)
     tree = {
         "learner": type(learner).__name__,
-        "arguments": {name: getattr(learner, name) for name in learner.arguments},
+        "arguments": {name: getattr(learner, name) for name in arguments_of(type(learner))},
         "names": names,
-        "learned": {_plain(name): attrgetter(name)(learner) for name in learner.state_attributes},
+        "learned": {_plain(name): attrgetter(name)(learner) for name in state_attributes(learner)},
     }
     state = state_dict(tree, where)
     state["module"] = {
@@ -219,7 +235,7 @@ def load(
     _fill_columns(tree["learned"], saved, learner, where)
     device = getattr(learner, "memory_device", None) or learner.network.device
     learned = from_state(tree["learned"], where, device=device)
-    if set(learned) != {_plain(name) for name in learner.state_attributes}:
+    if set(learned) != {_plain(name) for name in state_attributes(learner)}:
         raise damaged(where, f"the state does not match {cls.__name__}")
     _restore_state(learner, learned, where)
     with torch.no_grad():
@@ -361,7 +377,7 @@ def _new_learner(
 
 def _restore_state(learner: Any, learned: Mapping[str, object], where: str) -> None:
     """Set the state of a learner; tensors go to the device of the module."""
-    for name in learner.state_attributes:
+    for name in state_attributes(learner):
         owner, _, last = name.rpartition(".")
         value = learned[_plain(name)]
         value = value.to(learner.network.device) if isinstance(value, torch.Tensor) else value
