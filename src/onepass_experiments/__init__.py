@@ -7,17 +7,16 @@ numbers beside the reproduced ones.
 
 from collections.abc import Callable
 
-from onepass_experiments.art_ipca import ArtOutcome, art_names, art_table1, art_table2, art_tables
-from onepass_experiments.continual import ContinualOutcome, continual, continual_names
+from onepass_experiments.art_ipca import ArtOutcome, art_table1, art_table2, art_tables
+from onepass_experiments.continual import ContinualOutcome, continual
 from onepass_experiments.orfit import RotatedDigits, orfit_figure6, orfit_figure7
-from onepass_experiments.orfit_deep import choose_settings, option_names, orfit_deep
+from onepass_experiments.orfit_deep import choose_settings, orfit_deep
 from onepass_experiments.orfit_deep_outcome import DeepOutcome
 from onepass_experiments.outcome import Outcome
 
 __all__ = [
     "ALIASES",
     "EXPERIMENTS",
-    "OPTION_CHOICES",
     "ArtOutcome",
     "ContinualOutcome",
     "DeepOutcome",
@@ -41,14 +40,6 @@ EXPERIMENTS: dict[str, Callable[..., Outcome | DeepOutcome | ArtOutcome | Contin
     "art-table1": art_table1,
     "art-table2": art_table2,
     "continual": continual,
-}
-
-# name on the command line -> function that returns the choices of its options
-OPTION_CHOICES: dict[str, Callable[[], dict[str, list[str]]]] = {
-    "orfit-deep": option_names,
-    "continual": continual_names,
-    "art-table1": art_names,
-    "art-table2": art_names,
 }
 
 # figure number in CDC 2022 -> the same figure in the extended paper

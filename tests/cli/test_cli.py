@@ -231,7 +231,7 @@ def test_predict_command_equals_predict_method(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
-    does("predict m.onepass trips.csv --keep id --block 7")
+    does("predict m.onepass trips.csv --keep id")
     predictions = rows(capsys.readouterr().out)
     table = next(iter(op.stream.read("trips.csv"))).X
     assert [row["id"] for row in predictions] == [str(i) for i in range(300)]
@@ -669,7 +669,7 @@ def test_closed_output_pipe_ends_the_command_silently(model: Path) -> None:
     long = "\n".join([HEADER, *(line(i) for i in range(20_000))]) + "\n"
     (model.parent / "long.csv").write_text(long)
     with subprocess.Popen(  # noqa: S603  our own command
-        [*ONEPASS, "predict", "m.onepass", "long.csv", "--block", "100", "-q"],
+        [*ONEPASS, "predict", "m.onepass", "long.csv", "-q"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=model.parent, text=True,
     ) as process:  # fmt: skip
         assert process.stdout is not None

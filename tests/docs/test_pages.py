@@ -50,6 +50,7 @@ def identification(text: str, output: str, folder: Path) -> None:
     assert 0.9 <= float(covered) <= 1.0
     assert shapes == "(3,) (3, 3)"
     assert system[0].startswith("[[ 0.9")
+    assert "[2.09 0.5 ]" in system
 
 
 def resumption(text: str, output: str, folder: Path) -> None:
@@ -61,17 +62,21 @@ def resumption(text: str, output: str, folder: Path) -> None:
 
 def serving(text: str, output: str, folder: Path) -> None:
     del text, folder
-    assert output.splitlines() == ["500 [6.]", "500 None"]
+    restored, _, state, loop, source = output.splitlines()
+    assert (restored, state, loop) == ("500 [6.]", "0 True None", "500 None")
+    assert source == "(500, {'sensors': '500'}) (500, {'sensors': '500'})"
 
 
 def sources(text: str, output: str, folder: Path) -> None:
     del text, folder
     assert "32 []" in output
+    assert "{'code': '7'} [2.]" in output
     assert "day-11.jsonl: row 0 (counting from 0), column 'room.warm'" in output
 
 
 def tables(text: str, output: str, folder: Path) -> None:
-    del text, output
+    del text
+    assert "got also 'kn'" in output
     predictions = (folder / "predictions.csv").read_text(encoding="utf-8").splitlines()
     assert predictions[0] == "at,prediction"
     assert len(predictions) == 1 + 500
@@ -81,6 +86,8 @@ def tasks(text: str, output: str, folder: Path) -> None:
     del folder
     scores = re.findall(r"(NearestClassMean|Streaming.DA|SGDClassifier) (\d+)", text)
     assert scores
+    for line in ("4 (100, 3)", "['0°', '30°', '60°', '90°'] (500, 1, 8, 8)", "60–90° True"):
+        assert line in output.splitlines()
     for name, score in scores:
         assert re.search(rf"'{name}': (np\.float64\()?{score}\b", output), (name, output)
 

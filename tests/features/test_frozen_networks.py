@@ -114,7 +114,7 @@ def test_file_omits_network_and_loaded_pipeline_continues(kind: str, tmp_path: P
         ROWS[:20], Y[:20]
     )
     op.save(model, tmp_path / "m.onepass")
-    name = next(iter(type(model.steps[0]).outside))
+    name = next(iter(type(model.steps[0])._outside))
     again = op.load(tmp_path / "m.onepass", **{name: getattr(make_feature(kind), name)})
     for one in (model, again):
         one.partial_fit(ROWS[20:], Y[20:])
@@ -130,7 +130,7 @@ def test_file_omits_network_and_loaded_pipeline_continues(kind: str, tmp_path: P
 
 @each_kind
 def test_file_with_inconsistent_attributes_is_refused(kind: str, tmp_path: Path) -> None:
-    name = next(iter(make_feature(kind).outside))
+    name = next(iter(make_feature(kind)._outside))
     for attribute, value in (("shape_", (5,)), ("digest_", 3), ("trial_", np.eye(2))):
         feature = make_feature(kind).learn(ROWS)
         setattr(feature, attribute, value)

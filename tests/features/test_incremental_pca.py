@@ -65,16 +65,6 @@ def test_all_components_equal_batch_pca() -> None:
     assert_allclose(aligned(ours.components_, theirs.components_), theirs.components_, atol=1e-8)
 
 
-def test_uncentred_pca_equals_svd() -> None:
-    X = rows(128, 6)
-    ours = IncrementalPCA(2, centred=False, block=64).learn(X)
-    _, lengths, V = np.linalg.svd(X[:64], full_matrices=False)
-    first = lengths[:2, None] * V[:2]
-    lengths = np.linalg.svd(np.vstack((first, X[64:])), compute_uv=False)
-    assert_allclose(ours.singular_values_, lengths[:2], rtol=1e-10)
-    assert_array_equal(ours.mean_, np.zeros(6))
-
-
 def test_first_rows_can_be_transformed() -> None:
     X, pca = rows(10), IncrementalPCA(3)
     assert_array_equal(pca.transform(X[:2]), np.zeros((2, 3)))

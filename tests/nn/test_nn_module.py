@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 from module_cases import CASES, Case, ask, cut, plain_jacobian  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
+from onepass.nn.jacobian import Derivative  # noqa: E402
 from onepass.nn.module import Network  # noqa: E402
 
 nn = torch.nn
@@ -52,11 +53,14 @@ def test_jacobian_equals_autograd_loop(case: Case, layers: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["perceptron", "convolution", "lstm", "tuple and dict"])
-def test_chunk_does_not_change_jacobian(name: str) -> None:
+def test_rows_computed_at_once_do_not_change_jacobian(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module, x = made(CASES[name])
     whole_outputs, whole = Network(module).jacobian(x)
-    for chunk in (1, 2, 3, 7, 1000):
-        outputs, J = Network(module, chunk=chunk).jacobian(x)
+    for rows in (1, 2, 3, 7, 1000):
+        monkeypatch.setattr(Derivative, "_rows_per_chunk", lambda *_, rows=rows: rows)
+        outputs, J = Network(module).jacobian(x)
         torch.testing.assert_close(outputs, whole_outputs, rtol=0, atol=1e-12)
         torch.testing.assert_close(J, whole, rtol=0, atol=1e-12)
 
@@ -104,10 +108,12 @@ def test_gradient_is_vector_jacobian_product(case: Case) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 30), st.integers(0, 99))
-def test_jacobian_of_linear_layer_is_its_input(n: int, c: int, chunk: int, seed: int) -> None:
+def test_jacobian_of_linear_layer_is_its_input(n: int, c: int, at_once: int, seed: int) -> None:
     X = np.random.default_rng(seed).normal(size=(n, 5))
-    net = Network(nn.Linear(5, c, bias=False).double(), chunk=chunk)
-    J = net.jacobian(X)[1].numpy()
+    net = Network(nn.Linear(5, c, bias=False).double())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Derivative, "_rows_per_chunk", lambda *_: at_once)
+        J = net.jacobian(X)[1].numpy()
     np.testing.assert_allclose(J, np.einsum("nd,ck->nckd", X, np.eye(c)).reshape(n * c, 5 * c))
 
 

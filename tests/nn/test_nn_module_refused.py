@@ -100,12 +100,6 @@ def test_learns_must_match(learns: Any, words: str) -> None:
         Network(module, learns)
 
 
-@pytest.mark.parametrize("chunk", [0, 1.5, True])
-def test_invalid_chunk(chunk: Any) -> None:
-    with pytest.raises(ParameterError, match="`chunk` must be a whole number >= 1"):
-        Network(nn.Linear(2, 2), chunk=chunk)
-
-
 def test_replaced_parameters_are_detected() -> None:
     network = net()
     network.module[2] = nn.Linear(6, 3)

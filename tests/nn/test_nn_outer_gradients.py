@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from torch.utils.checkpoint import checkpoint  # noqa: E402  if there is torch
 
-from onepass.nn.jacobian import InseparableRows, LayerRecorder  # noqa: E402
+from onepass.nn.jacobian import Derivative, InseparableRows, LayerRecorder  # noqa: E402
 from onepass.nn.module import Network  # noqa: E402
 
 nn = torch.nn
@@ -134,11 +134,14 @@ def test_frozen_parameters_have_no_derivative(name: str, frozen: str, n: int) ->
     torch.testing.assert_close(net.jacobian(x)[1], plain(module, x), rtol=0.0, atol=1e-12)
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 7])
 @pytest.mark.parametrize("n", [1, 4])
-def test_chunk_does_not_change_result(chunk: int, n: int) -> None:
+def test_rows_computed_at_once_do_not_change_result(
+    rows: int, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module, x = made("convolution", n)
-    J = Network(module, chunk=chunk).jacobian(x)[1]
+    monkeypatch.setattr(Derivative, "_rows_per_chunk", lambda *_: rows)
+    J = Network(module).jacobian(x)[1]
     torch.testing.assert_close(J, plain(module, x), rtol=0.0, atol=1e-12)
 
 

@@ -174,7 +174,7 @@ def test_transformers(cls: Any, path: Path) -> None:
         table = np.random.default_rng(0).random((6, 144))
     one, y = _feature(cls), np.arange(6.0)
     one.learn(table, y)
-    twin = reloaded(one, path, **{name: getattr(one, name) for name in cls.outside})
+    twin = reloaded(one, path, **{name: getattr(one, name) for name in cls._outside})
     np.testing.assert_array_equal(one.transform(table), twin.transform(table))
     np.testing.assert_array_equal(one.learn_transform(table, y), twin.learn_transform(table, y))
 

@@ -69,7 +69,6 @@ def read(durable: Durable, X: Any, k: int) -> None:
         lambda: repr(durable),
         lambda: durable.snapshot() if k % 3 == 0 else durable.versions,
         lambda: snapshot(durable.frozen_copy),
-        lambda: durable.check_compatible(durable.model()),
     )
     methods[k % len(methods)]()
 

@@ -143,25 +143,25 @@ def test_failed_expiry_does_not_delay_snapshots(
         wait_for_writer(durable)
         assert len(times) == 15  # not at every row
         assert [each.rows_seen for each in durable.versions] == [0, 104, 209, 314]
-        assert durable.last_snapshot[0] == 314
+        assert durable.versions[-1].rows_seen == 314
 
 
-def test_last_snapshot_ignores_failed_attempts(tmp_path: Path) -> None:
+def test_snapshots_omit_failed_attempts(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=50) as durable:
         durable.learn(X[:60], Y[:60])
         wait_for_writer(durable)
-        last = durable.last_snapshot
-        assert last[0] == 60
+        last = durable.versions[-1]
+        assert last.rows_seen == 60
         full = FullAt(durable, "snapshot")
         with pytest.warns(CheckpointWarning, match="says the test"):
             learn_and_maintain(durable, X[60:120], Y[60:120])
         durable.learn(X[120:160], Y[120:160])
         wait_for_writer(durable)
         assert full.times == 1
-        assert durable.last_snapshot == last
+        assert durable.versions[-1] == last
         durable.learn(X[160:180], Y[160:180])
         wait_for_writer(durable)
-        assert durable.last_snapshot[0] == 180
-        at = durable.versions[-1].at
+        assert durable.versions[-1].rows_seen == 180
+        last = durable.versions[-1]
     with op.durable(tmp_path / "m.db") as again:
-        assert again.last_snapshot == (180, at)
+        assert again.versions[-1] == last

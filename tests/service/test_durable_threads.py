@@ -81,7 +81,7 @@ def test_published_learner_has_complete_blocks(tmp_path: Path) -> None:
 
         def ask() -> None:
             while not done.is_set():
-                version, twin = durable.published
+                version, twin = durable._writer.published
                 assert (twin.rows_seen_ - 1) % 4 == 0
                 assert twin.rows_seen_ == 1 + 4 * (version - 1)
                 assert twin.predict(X[:2, :2]).tobytes() == twin.predict(X[:2, :2]).tobytes()

@@ -90,7 +90,7 @@ def test_rows_are_counted_once_over_restarts(
     held, gauges, metrics_file = durable(tmp_path, snapshot_rows=snapshot_rows)
     for i in range(20):
         learn_and_maintain(held, X[10 * i : 10 * i + 10], y[10 * i : 10 * i + 10])
-        metrics_file.maintain(gauges, held.last_snapshot[0])
+        metrics_file.maintain(gauges, held.versions[-1].rows_seen)
         if i == written:
             metrics_file.write(gauges)
     before = gauges.prequential_error()

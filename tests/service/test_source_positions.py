@@ -17,7 +17,7 @@ def test_position_without_rows_is_committed(tmp_path: Path) -> None:
         model.commit_position("flow", "2")
         model.commit_position("other", "7")
         assert (model.positions, model.rows_seen) == ({"flow": "2", "other": "7"}, 1)
-        assert (model.version, model.published[0], state_bits(model)) == (3, 3, before)
+        assert (model.version, model._writer.published[0], state_bits(model)) == (3, 3, before)
         there = copy_after_crash(model, tmp_path / "there")
         model.learn([[2.0]], [3.0], source="flow", position="3")
     with op.durable(there) as model:

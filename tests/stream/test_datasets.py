@@ -210,7 +210,7 @@ def test_wrong_content_is_refused(
 
 def test_search_order_of_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = "set/a.gz"
-    for place in ("named", "cache", "other"):
+    for place in ("named", "cache"):
         (tmp_path / place / "set").mkdir(parents=True)
         (tmp_path / place / file).touch()
     (tmp_path / "system").mkdir()
@@ -223,7 +223,6 @@ def test_search_order_of_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert entry.located() == [tmp_path / "named" / file]
     monkeypatch.delenv("ONEPASS_DATA")
     assert entry.located() == [tmp_path / "cache" / file]
-    assert entry.located(tmp_path / "other") == [tmp_path / "other" / file]
     (tmp_path / "cache" / file).unlink()
     assert entry.located() == [tmp_path / "system/a"]  # unpacked
     assert dataclasses.replace(entry, system=None).located() is None
@@ -232,7 +231,6 @@ def test_search_order_of_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONEPASS_CACHE", "/z")
     assert dataset_files.cache_folder() == Path("/z")
-    assert dataset_files.cache_folder("here") == Path("here")
     monkeypatch.delenv("ONEPASS_CACHE")
     assert dataset_files.cache_folder() == Path(pooch.os_cache("onepass"))
 

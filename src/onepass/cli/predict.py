@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onepass.cli.arguments import (
-    Count,
     Files,
     Names,
     Quiet,
@@ -98,7 +97,6 @@ def predict(
     interval: float | None = None,
     keep: Names = (),
     files: Files = Files(),  # noqa: B008  it is frozen
-    block: Count | None = None,
     quiet: Quiet = False,
 ) -> None:
     """Write the predictions of a saved model to the column "prediction", one row per input row.
@@ -133,8 +131,6 @@ def predict(
         Columns to copy to the output, such as identifiers.
     files
         Options for reading files.
-    block
-        Rows read and predicted at a time; by default 1024 to 8192, depending on the columns.
     quiet
         Print no messages.
     """
@@ -158,7 +154,7 @@ def predict(
     dtypes = getattr(fitted, "dtypes_", {})
     with usage_errors("predict"):
         stream = read(
-            [source, *more] if more else source, target=(), dtypes=dtypes, block=block,
+            [source, *more] if more else source, target=(), dtypes=dtypes,
             missing="error" if getattr(fitted, "missing", "keep") == "error" else "keep",
             **files.options(),
         )  # fmt: skip

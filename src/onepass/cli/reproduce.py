@@ -125,14 +125,21 @@ def _experiment_name(name: str) -> str:
 def _options(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """Check the options of an experiment; add default processes and clock."""
     from onepass.errors import did_you_mean
-    from onepass_experiments import EXPERIMENTS, OPTION_CHOICES
+    from onepass_experiments import EXPERIMENTS
+    from onepass_experiments.art_ipca import art_names
+    from onepass_experiments.continual import continual_names
+    from onepass_experiments.orfit_deep import option_names
 
+    choices = {
+        "orfit-deep": option_names, "continual": continual_names,
+        "art-table1": art_names, "art-table2": art_names,
+    }  # fmt: skip
     accepted = set(signature(EXPERIMENTS[name]).parameters)
     given = {option: value for option, value in options.items() if value is not None}
     unknown = [option for option in given if option not in accepted]
     if unknown:
         raise CycloptsError(msg=f"reproduce: {name} does not accept --{unknown[0]}. Omit it.")
-    for option, names in OPTION_CHOICES[name]().items() if name in OPTION_CHOICES else ():
+    for option, names in choices[name]().items() if name in choices else ():
         for each in given.get(option, ()):
             if each not in names:
                 raise CycloptsError(

@@ -383,7 +383,7 @@ class Encode(Transformer):
     [[7.0, 0.0, 0.0]]
     """
 
-    by_name = True
+    _by_name = True
     _merging = "exact"
 
     columns_ = State[_Columns]()

@@ -71,7 +71,7 @@ class Impute(Columnwise):
     [1.0, 1.0, 4.0, 2.5]
     """
 
-    fills = True
+    _fills = True
     _merging: ClassVar[str] = "exact"
     _matrix = staticmethod(matrix_with_gaps)
     fills_ = State[Array](FEATURE)

@@ -109,7 +109,7 @@ class ONNXFeatures(FrozenNetwork):
     10.0
     """
 
-    outside: ClassVar[Mapping[str, str]] = {"model": "the path or the content of an ONNX file"}
+    _outside: ClassVar[Mapping[str, str]] = {"model": "the path or the content of an ONNX file"}
 
     _prefix: ClassVar[str] = "onnx"
     _what: ClassVar[str] = "file"

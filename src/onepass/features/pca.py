@@ -78,9 +78,6 @@ class IncrementalPCA(Columnwise):
         then added as needed, and never removed.
     whiten : bool, default=False
         Whether coordinates are divided by their standard deviations.
-    centred : bool, default=True
-        Whether the mean is subtracted. Without it, the axes are those of the products of rows, not
-        of their covariance.
     block : int, optional
         Number of rows between two truncations, >= 1; by default twice the components, at least 128.
         With ``freeze_after``, nothing is truncated by default: the axes are those of scikit-learn's
@@ -94,7 +91,7 @@ class IncrementalPCA(Columnwise):
         V, of all rows learned. The largest entry of each axis is positive, or the first of those
         equal up to 1e-6. With a share of the variance, axes are added at updates only.
     mean_ : ndarray of shape (d,)
-        m, of all rows learned; zeros without ``centred``.
+        m, of all rows learned.
     singular_values_ : ndarray of shape (k,)
         Roots of the sums of squares along the axes.
     explained_variance_ : ndarray of shape (k,)
@@ -121,13 +118,15 @@ class IncrementalPCA(Columnwise):
     1.0
     >>> float(abs(pca.inverse_transform(pca.transform(X)) - X).max()) < 1e-12
     True
+    >>> IncrementalPCA(2, whiten=True).learn(X).transform(X).std(axis=0, ddof=1).round(6).tolist()
+    [1.0, 1.0]
     >>> fixed = IncrementalPCA(2, freeze_after=200).learn(X)
     >>> float(abs(fixed.mean_ - X[:200].mean(axis=0)).max()) < 1e-12
     True
     """
 
     _merging: ClassVar[str] = "approximate"
-    uses_units: ClassVar[bool] = True
+    _uses_units: ClassVar[bool] = True
 
     _prefix: ClassVar[str] = "pc"
 
@@ -137,7 +136,6 @@ class IncrementalPCA(Columnwise):
     n_components: float = 10
     _: KW_ONLY
     whiten: bool = False
-    centred: bool = True
     block: int | None = None
     freeze_after: int | None = param(None, whole=True, low=1)
 
@@ -225,12 +223,12 @@ class IncrementalPCA(Columnwise):
 
     def _start(self, d: int) -> None:
         k = checked_components(self.n_components)
-        block, centred = rows_between(self.block, k, d), bool(self.centred)
+        block = rows_between(self.block, k, d)
         if self.freeze_after is None:
-            self.axes_ = IncrementalPCAState.start(d, k, block, centred=centred)
+            self.axes_ = IncrementalPCAState.start(d, k, block)
             return
         between = None if self.block is None else block
-        self.axes_ = initial_state(d, k, self.freeze_after, between, centred=centred)
+        self.axes_ = initial_state(d, k, self.freeze_after, between)
 
     def _widen(self, d: int) -> None:
         self.axes_ = self.axes_.grown(d)

@@ -179,9 +179,9 @@ class Pipeline(Composite):
     fitted; their fitted copies are ``features_`` and ``learner_``.
 
     Before a learner whose predictions do not depend on the units of the features, such as recursive
-    least squares, transformers that only rescale (``rescales``, such as ``Scale``) are skipped:
+    least squares, transformers that only rescale (``_rescales``, such as ``Scale``) are skipped:
     running statistics would change the units with every row, and the learner would no longer be
-    exact. They are not skipped before a transformer that depends on units (``uses_units``, such as
+    exact. They are not skipped before a transformer that depends on units (``_uses_units``, such as
     ``RandomReLU``). ``describe`` shows which steps are skipped.
 
     After random features, recursive least squares whose ``prior`` is None has ``prior=10.0`` in
@@ -765,8 +765,8 @@ class Pipeline(Composite):
         free = later and getattr(later[-1], "_scale_invariant", False)
         return bool(
             free
-            and getattr(step, "rescales", False)
-            and not any(getattr(one, "uses_units", False) for one in later)
+            and getattr(step, "_rescales", False)
+            and not any(getattr(one, "_uses_units", False) for one in later)
         )
 
     def _active_steps(self) -> list[Transformer]:
@@ -808,7 +808,7 @@ class Pipeline(Composite):
                 )
             check_same_parameters(mine, theirs, list(mine.get_params(deep=False)))
         learners = (p.learner_ if p._is_started else p._new_learner() for p in (self, other))
-        next(learners).check_mergeable(next(learners))
+        next(learners)._check_mergeable(next(learners))
 
     def _check_same(self, mine: Transformer, theirs: Transformer) -> None:
         if (
@@ -932,7 +932,7 @@ class Pipeline(Composite):
         n, s = len(rows), given["sample_weight"]
         learned = np.ones(n, dtype=bool) if s is None else s > 0.0
         novel = np.zeros(n, dtype=bool)
-        if any(one.uses_units for one in self.features_):
+        if any(one._uses_units for one in self.features_):
             at = np.flatnonzero(learned)
             novel[at[self.features_[0]._novel_rows(rows[at])]] = True
             novel |= self._brings_lags(given["y"], n)

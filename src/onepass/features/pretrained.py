@@ -374,7 +374,7 @@ class FrozenNetwork(Frozen):
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """Return the representation of an estimator, with only the class name of the network."""
         shown = copy.copy(self)
-        for name in self.outside:
+        for name in self._outside:
             value = getattr(self, name)
             if value is not None and not isinstance(value, (str, os.PathLike)):
                 setattr(shown, name, _Placeholder(type(value).__name__))

@@ -60,7 +60,7 @@ class Frozen(Columnwise):
     """
 
     _merging: ClassVar[str] = "exact"
-    uses_units: ClassVar[bool] = True
+    _uses_units: ClassVar[bool] = True
 
     _stored_rows: ClassVar[str] = ""
     """What the state contains of single rows, with a remedy."""

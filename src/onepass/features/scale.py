@@ -97,7 +97,7 @@ class Scale(Columnwise):
     [[4.0], [0.0]]
     """
 
-    rescales: ClassVar[bool] = True
+    _rescales: ClassVar[bool] = True
 
     counts_ = State[Array](FEATURE)
     origin_ = State[Array](FEATURE)

@@ -110,7 +110,7 @@ class TorchFeatures(FrozenNetwork):
     1.0
     """
 
-    outside: ClassVar[Mapping[str, str]] = {"module": "a torch.nn.Module"}
+    _outside: ClassVar[Mapping[str, str]] = {"module": "a torch.nn.Module"}
 
     _prefix: ClassVar[str] = "torch"
 

@@ -137,16 +137,16 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
     and ``rows_seen_``; both are undefined before it is first called.
     """
 
-    rescales: ClassVar[bool] = False
+    _rescales: ClassVar[bool] = False
     """Whether the transformer only rescales columns; skipped before scale-invariant learners."""
 
-    uses_units: ClassVar[bool] = False
+    _uses_units: ClassVar[bool] = False
     """Whether the output depends on the units of the input by more than a factor."""
 
-    by_name: ClassVar[bool] = False
+    _by_name: ClassVar[bool] = False
     """Whether columns are matched by name, so that they may be added or missing."""
 
-    fills: ClassVar[bool] = False
+    _fills: ClassVar[bool] = False
     """Whether the transformer replaces missing values."""
 
     _relative: ClassVar[bool] = False
@@ -162,7 +162,7 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
     """Whether a learner after it can be merged; if ``exact``, unless ``_merge_conflict``."""
     _uses_time: ClassVar[bool] = False
 
-    outside: ClassVar[Mapping[str, str]] = {}
+    _outside: ClassVar[Mapping[str, str]] = {}
     """Arguments that model files do not store, with descriptions; ``load`` requires them again."""
 
     n_features_in_: int
@@ -426,8 +426,8 @@ class Transformer(TransformerMixin, BaseEstimator, ABC):
     def __sklearn_tags__(self) -> Any:
         tags = with_onepass_tags(super().__sklearn_tags__(), self)
         tags.requires_fit = False  # before the first row, rows are transformed by the initial state
-        tags.input_tags.allow_nan = self.by_name or self.fills
-        tags.input_tags.string = tags.input_tags.categorical = self.by_name
+        tags.input_tags.allow_nan = self._by_name or self._fills
+        tags.input_tags.string = tags.input_tags.categorical = self._by_name
         return tags
 
     # -- private -------------------------------------------------------------------

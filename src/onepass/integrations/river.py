@@ -304,8 +304,8 @@ class _Wrapped:
         self.model = model
         self.model_: Any = deepcopy(model)
         features = getattr(self.model_, "features", [])
-        self._by_name = bool(features) and features[0].by_name
-        self._fills = any(feature.fills for feature in features)
+        self._by_name = bool(features) and features[0]._by_name  # noqa: SLF001
+        self._fills = any(feature._fills for feature in features)  # noqa: SLF001
         self._columns: dict[str, int] = {}
         if self._fitted and not self._by_name:
             names = getattr(self.model_, "feature_names_in_", None)

@@ -164,7 +164,8 @@ class MirrorORFitRegressor(Regressor):
     >>> w = np.zeros(100)
     >>> w[:4] = [1.0, -2.0, 3.0, -4.0]  # 40 rows for 100 weights
     >>> for q in (2.0, 1.1):
-    ...     print(round(float(abs(op.MirrorORFitRegressor(q).fit(X, X @ w).coef_ - w).max()), 2))
+    ...     model = op.MirrorORFitRegressor(potential=q).fit(X, X @ w)
+    ...     print(round(float(abs(model.coef_ - w).max()), 2))
     1.7
     0.0
     """

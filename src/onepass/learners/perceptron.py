@@ -99,6 +99,8 @@ class Perceptron(Linear, Classifier):
     >>> model = Perceptron(classes=[-1, 1]).partial_fit(X, y)
     >>> model.mistakes_ / model.rows_seen_
     0.05
+    >>> Perceptron(classes=[-1, 1], initial="random", seed=1).partial_fit(X, y).mistakes_
+    25
     """
 
     mistakes_ = RowCounter("mistakes")

@@ -5,9 +5,8 @@ For rows x_1, x_2, … with weights s, mass M_n = Σ s and mean m_n, the vectors
     v_n = √(s_n M_{n−1} / M_n) · (x_n − m_{n−1}),    m_n = m_{n−1} + s_n / M_n (x_n − m_{n−1})  (1)
 
 satisfy Σ v vᵀ = Σ s (x − m_n)(x − m_n)ᵀ exactly for every n: past vectors need no correction when
-the mean moves, unlike in [1] for whole batches. Without centring v is √s x. The state consists of
-the top k principal axes V of all v up to some row, their lengths σ, and the vectors since then, at
-most ``block`` of them; then
+the mean moves, unlike in [1] for whole batches. The state consists of the top k principal axes V of
+all v up to some row, their lengths σ, and the vectors since then, at most ``block`` of them; then
 
     [σ V; v …] = Ũ Σ̃ Ṽᵀ,    V ← Ṽ[:k],    σ ← Σ̃[:k]                                     (2)
 
@@ -66,7 +65,7 @@ class PrincipalAxes:
     Parameters
     ----------
     center : ndarray of shape (d,)
-        The vector subtracted from each row; zeros without centring.
+        The mean, which is subtracted from each row.
     directions : ndarray of shape (k, d)
         Orthonormal rows, by decreasing length.
     lengths : ndarray of shape (k,)
@@ -99,10 +98,8 @@ class IncrementalPCAState:
         k: the number of axes, or the share of the variance that they must explain.
     block : int
         Rows between two truncations.
-    centred : bool
-        Whether the mean is subtracted from the rows.
     mean : ndarray of shape (d,)
-        m_n, also without centring.
+        m_n.
     mass : float
         M_n.
     rows : int
@@ -119,7 +116,6 @@ class IncrementalPCAState:
 
     n_components: float
     block: int
-    centred: bool
     mean: Floats
     mass: float
     rows: int
@@ -129,13 +125,11 @@ class IncrementalPCAState:
     view: PrincipalAxes
 
     @classmethod
-    def start(
-        cls, d: int, n_components: float, block: int, *, centred: bool = True
-    ) -> IncrementalPCAState:
+    def start(cls, d: int, n_components: float, block: int) -> IncrementalPCAState:
         """The state before the first row, for d features."""
         no_axes = PrincipalAxes(np.zeros(d), np.zeros((0, d)), np.zeros(0), 0.0, 0.0)
         recent = OrthonormalBasis.start(d, np.float64, block)
-        return cls(n_components, block, centred, np.zeros(d), 0.0, 0, 0.0, no_axes, recent, no_axes)
+        return cls(n_components, block, np.zeros(d), 0.0, 0, 0.0, no_axes, recent, no_axes)
 
     def checkpoints(self, n: int) -> Iterator[int]:
         """The checkpoints within the next n rows, as numbers of rows from now; n is the last."""
@@ -205,7 +199,7 @@ class IncrementalPCAState:
         mass = self.mass + other.mass
         apart = other.mean - self.mean
         mean = self.mean + other.mass / mass * apart
-        between = np.sqrt(self.mass * other.mass / mass) * apart * self.centred
+        between = np.sqrt(self.mass * other.mass / mass) * apart
         parts = [
             part
             for one in (self, other)
@@ -219,7 +213,7 @@ class IncrementalPCAState:
     @property
     def _sound(self) -> bool:
         """Whether the shapes are consistent and all numbers finite."""
-        if self.mean.ndim != 1 or self.rows < 0 or self.block < 0 or type(self.centred) is not bool:
+        if self.mean.ndim != 1 or self.rows < 0 or self.block < 0:
             return False
         for view in (self.retained, self.view):
             k, d = len(view.lengths), len(self.mean)
@@ -287,8 +281,6 @@ class IncrementalPCAState:
         off = X - origin
         moved = np.cumsum(weights[:, None] * off, axis=0) / masses[:, None]  # m_n − origin
         mean = origin + moved[-1]
-        if not self.centred:
-            return mean, float(masses[-1]), np.sqrt(weights)[:, None] * X
         off[1:] -= moved[:-1]
         off *= np.sqrt(weights * before / masses)[:, None]
         return mean, float(masses[-1]), off
@@ -314,8 +306,7 @@ class IncrementalPCAState:
                 max(k, len(self.view.lengths)), len(lengths)
             )  # the number of axes never decreases
             directions, lengths = directions[:k].copy(), lengths[:k].copy()
-        center = self.mean if self.centred else np.zeros_like(self.mean)
-        return PrincipalAxes(center, directions, lengths, self.mass, self.trace)
+        return PrincipalAxes(self.mean, directions, lengths, self.mass, self.trace)
 
 
 def retained_axes(lengths: Floats, n_components: float, total: float) -> int:
@@ -371,9 +362,7 @@ def rows_between(block: object, k: float, d: int) -> int:
     return max(_MIN_BLOCK, 2 * min(k, d) if isinstance(k, int) else 0)
 
 
-def initial_state(
-    d: int, k: float, rows: int, block: int | None, *, centred: bool
-) -> IncrementalPCAState:
+def initial_state(d: int, k: float, rows: int, block: int | None) -> IncrementalPCAState:
     """The state before the first row, for axes that are learned from the first rows only.
 
     Parameters
@@ -385,11 +374,10 @@ def initial_state(
         The number of rows that the axes are learned from.
     block : int or None
         Rows between two truncations to k; None for exact axes without truncation.
-    centred : bool
     """
     if block is not None:
-        return IncrementalPCAState.start(d, k, block, centred=centred)
-    return IncrementalPCAState.start(d, rows, min(rows, max(_MIN_BLOCK, 2 * d)), centred=centred)
+        return IncrementalPCAState.start(d, k, block)
+    return IncrementalPCAState.start(d, rows, min(rows, max(_MIN_BLOCK, 2 * d)))
 
 
 def accumulate(axes: IncrementalPCAState, X: Floats, rows: int, k: float) -> IncrementalPCAState:

@@ -70,8 +70,6 @@ class EKF(RandomWalkFilter):
     block_update : bool, default=False
         Whether to linearise all rows of one call at the same weights, before the first of them; the
         process noise of all rows is then added after the block.
-    chunk : int, optional
-        Number of rows of a Jacobian computed at once; default: as many as fit in 64 MiB.
 
     Attributes
     ----------
@@ -119,7 +117,6 @@ class EKF(RandomWalkFilter):
         loss: Loss = "squared",
         learns: str | Sequence[str] = "all",
         block_update: bool = False,
-        chunk: int | None = None,
     ) -> None:
         super().__init__(
             module,
@@ -130,7 +127,6 @@ class EKF(RandomWalkFilter):
             loss=loss,
             learns=learns,
             block_update=block_update,
-            chunk=chunk,
         )
 
     def _measurement_update(

@@ -251,7 +251,10 @@ _FORMS: dict[Any, Callable[[Any, Any, Any], Any]] = {
 }
 
 _SCRATCH = 2**26
-"""Bytes. Larger chunks are no faster on a CPU, because of memory allocation."""
+"""Bytes of temporary memory for the rows of J that are computed at once.
+
+More is no faster on a CPU, because of memory allocation.
+"""
 
 _SCRATCH_ON_DEVICE = 2**28
 
@@ -262,15 +265,11 @@ class Derivative:
     Parameters
     ----------
     function : Function
-    chunk : int or None
-        Number of rows of J computed at once; None: as many as fit in 64 MiB of temporary memory
-        (256 MiB on an accelerator), and at least one.
     """
 
-    def __init__(self, function: Function, chunk: int | None) -> None:
+    def __init__(self, function: Function) -> None:
         self._function = function
         self._trusted: dict[str, bool] = {}
-        self._chunk = chunk
         self._bytes_per_row: int | None = None  # bytes saved by the forward pass of a row
         self._derived = False  # whether outputs have had a graph
 
@@ -466,8 +465,6 @@ class Derivative:
 
     def _rows_per_chunk(self, rows: Batch) -> int:
         """Return the number of rows of J that fit in temporary memory, with saved activations."""
-        if self._chunk is not None:
-            return self._chunk
         first = self._function.selection.parameters[0]
         if self._bytes_per_row is None:
             self._bytes_per_row = self._forward_bytes(rows[:1])

@@ -424,8 +424,8 @@ class Filter(Learner):
         As in :class:`~onepass.nn.learner.Learner`.
     """
 
-    state_attributes: ClassVar[tuple[str, ...]] = (
-        *Learner.state_attributes,
+    _state_attributes: ClassVar[tuple[str, ...]] = (
+        *Learner._state_attributes,  # noqa: SLF001  of the base class
         "_posterior",
         "_inconsistent",
         "_full",
@@ -557,7 +557,7 @@ class RandomWalkFilter(Filter):
         If an argument is out of range.
     """
 
-    state_attributes: ClassVar[tuple[str, ...]] = (*Filter.state_attributes, "_dynamics.start")
+    _state_attributes: ClassVar[tuple[str, ...]] = (*Filter._state_attributes, "_dynamics.start")  # noqa: SLF001  of the base class
 
     @public
     def __init__(

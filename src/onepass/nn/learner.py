@@ -23,7 +23,6 @@ the noise of a target, which lies within √(std² + noise) of the prediction.
 from __future__ import annotations
 
 import copy
-import inspect
 import os
 import warnings
 from abc import ABC, abstractmethod
@@ -65,7 +64,7 @@ from onepass.nn.losses import (
     to_predictions,
 )
 from onepass.nn.module import Network
-from onepass.nn.saving import save
+from onepass.nn.saving import arguments_of, save
 from onepass.nn.selection import find_nonfinite
 from onepass.nn.trial import check_all_rows, locate_failure, prepare_rows
 from onepass.types import ArrayLike, ArrayOrTensor
@@ -125,20 +124,16 @@ class Learner(ABC):
     block_update : bool
         Whether to learn the rows of one call as one augmented row, linearised at the same weights.
         This is a different algorithm from row-by-row learning, suited to small steps.
-    chunk : int, optional
-        Number of rows of a Jacobian computed at once.
     """
 
-    arguments: ClassVar[tuple[str, ...]] = ("loss", "noise", "learns", "block_update", "chunk")
-    """Names of the constructor arguments other than ``module``."""
-    state_attributes: ClassVar[tuple[str, ...]] = (
+    _state_attributes: ClassVar[tuple[str, ...]] = (
         "rows_seen_", "_outputs", "_refused", "_wide", "_shape", "network.columns", "calibration_",
     )  # fmt: skip
     """Attributes (dotted paths allowed) with learned state other than the weights."""
     merging: ClassVar[str] = "refused"
-    fits: ClassVar[bool] = True
+    _fits: ClassVar[bool] = True
     """Whether a row is fitted in one step, exactly if there is no noise."""
-    saves_itself: ClassVar[bool] = True
+    _saves_itself: ClassVar[bool] = True
     """Whether ``op.save`` calls the learner's own ``save``."""
     _refusal: ClassVar[tuple[str, str]] = ("with nan or infinity", "noise > 0")
     """Description of rejected rows, and the remedy, for the warning."""
@@ -162,20 +157,18 @@ class Learner(ABC):
         noise: float = 0.0,
         learns: str | Sequence[str] = "all",
         block_update: bool = False,
-        chunk: int | None = None,
     ) -> None:
         self._where = type(self).__name__
         self.module = module
         self.loss = loss
         self.noise = validation.in_range(noise, "noise", low=0.0)
-        check(loss, self.noise if self.fits else 1.0)
+        check(loss, self.noise if self._fits else 1.0)
         self._objective = Objective(loss) if callable(loss) else None
         self._loss = "squared" if callable(loss) else str(loss)  # "one_hot" for other classes
         self._watch = Watch()
         self.learns = learns
         self.block_update = bool(block_update)
-        self.chunk = chunk
-        self.network = self._network_class(module)(module, learns, chunk=chunk)
+        self.network = self._network_class(module)(module, learns)
         self.rows_seen_ = 0
         self.calibration_: Any = None  # (4 + 2 c,) as in onepass.linalg.calibration
         self._outputs: int | None = None
@@ -442,11 +435,9 @@ class Learner(ABC):
 
     def __repr__(self) -> str:
         """Return one line with the module, the non-default arguments and the size."""
-        defaults = inspect.signature(type(self)).parameters
         given = [type(self.module).__name__]
-        for name in self.arguments:
-            value = getattr(self, name)
-            if name not in defaults or value != defaults[name].default:
+        for name, default in arguments_of(type(self)).items():
+            if (value := getattr(self, name)) != default:
                 given.append(f"{name}={value!r}")
         name, p = type(self).__name__, self.network.p
         return f"<{name}({', '.join(given)}), p={p}, rows_seen_={self.rows_seen_}>"
@@ -607,7 +598,7 @@ class Learner(ABC):
             classes = self._loss != "squared"
             found |= self._watch.findings(outputs, target[i : i + width], classes=classes)
             yield outputs
-        noise = ", loss='one_hot' and noise > 0, such as noise=1.0" if self.fits else ""
+        noise = ", loss='one_hot' and noise > 0, such as noise=1.0" if self._fits else ""
         if "new" in found and self.learns == "all":
             warnings.warn(
                 f"{self._where}: classes appeared after the first {self._watch.ROWS} rows, and "

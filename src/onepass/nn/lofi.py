@@ -221,8 +221,6 @@ class LoFi(RandomWalkFilter):
     block_update : bool, default=False
         Whether to linearise all rows of one call at the same weights, before the first of them; the
         process noise of all rows is then added after the block.
-    chunk : int, optional
-        Number of rows of a Jacobian computed at once; default: as many as fit in 64 MiB.
 
     Attributes
     ----------
@@ -263,7 +261,6 @@ class LoFi(RandomWalkFilter):
         loss: Loss = "squared",
         learns: str | Sequence[str] = "all",
         block_update: bool = False,
-        chunk: int | None = None,
     ) -> None:
         self.memory = validation.whole(memory, "memory", low=1)
         if not validation.in_range(noise, "noise", low=0.0):
@@ -280,7 +277,6 @@ class LoFi(RandomWalkFilter):
             loss=loss,
             learns=learns,
             block_update=block_update,
-            chunk=chunk,
         )
 
     def _begin(self, c: int) -> Precision:

@@ -54,6 +54,7 @@ from onepass.nn.learner import Learner
 from onepass.nn.losses import targets
 from onepass.nn.memory import pending_step
 from onepass.nn.module import Network
+from onepass.nn.saving import state_attributes
 from onepass.types import Floats
 
 __all__ = [
@@ -406,7 +407,7 @@ def merge(first: Any, second: Any, rows: object = None) -> None:
             "the weights of the second learner must be finite, got nan or infinity. "
             "Restore earlier weights."
         )
-    before = {name: getattr(first, name) for name in first.state_attributes if "." not in name}
+    before = {name: getattr(first, name) for name in state_attributes(first) if "." not in name}
     weights = first.network.weights()
     try:
         message = _join(first, second, rows)

@@ -29,7 +29,6 @@ from onepass.nn.function import (
 from onepass.nn.jacobian import Derivative
 from onepass.nn.probe import Probe, linear_in_weights
 from onepass.nn.selection import select
-from onepass.validation import whole
 
 __all__ = ["Network"]
 
@@ -53,9 +52,6 @@ class Network:
         parameters, which must produce the outputs. Otherwise names or patterns of parameters or
         layers: ``"head"``, ``"*.bias"``. Parameters that do not require grad are frozen. Shared
         parameters count once.
-    chunk : int, optional
-        Number of rows of J computed at once, >= 1. Default: as many as fit in 64 MiB of temporary
-        memory (256 MiB on an accelerator), and at least one.
     last : str, optional
         Name of the argument that selects the last layer. Default: ``"learns"`` if it is "last".
 
@@ -107,11 +103,8 @@ class Network:
         module: torch.nn.Module,
         learns: str | Sequence[str] = "all",
         *,
-        chunk: int | None = None,
         last: str | None = None,
     ) -> None:
-        if chunk is not None:
-            chunk = whole(chunk, "chunk", low=1)
         self._selection = select(module, learns)
         refuse_batch_statistics(module)
         refuse_max_norm(module)
@@ -121,7 +114,7 @@ class Network:
         self.shapes = self._selection.shapes
         self.p = self._selection.p
         self._function = self.function_class(module, self._selection)
-        self._derivative = Derivative(self._function, chunk)
+        self._derivative = Derivative(self._function)
         self._probe = Probe(self._function, last="learns" if learns == "last" else last)
         self._warned = False
         self.lock = ReentrantLock()

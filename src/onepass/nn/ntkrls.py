@@ -68,8 +68,6 @@ class NTKRLS(Filter):
         Parameters to train: ``"all"``, ``"last"`` (layer), names or patterns of names.
     block_update : bool, default=False
         Whether to linearise all rows of one call at the same weights, before the first of them.
-    chunk : int, optional
-        Number of rows of a Jacobian computed at once; default: as many as fit in 64 MiB.
 
     Attributes
     ----------
@@ -113,7 +111,6 @@ class NTKRLS(Filter):
         loss: Loss = "squared",
         learns: str | Sequence[str] = "all",
         block_update: bool = False,
-        chunk: int | None = None,
     ) -> None:
         self.ridge = validation.in_range(ridge, "ridge", above=0.0)
         self.forgetting = validation.in_range(forgetting, "forgetting", low=0.0, high=1.0)
@@ -129,7 +126,6 @@ class NTKRLS(Filter):
             loss=loss,
             learns=learns,
             block_update=block_update,
-            chunk=chunk,
         )
 
     def _filter_step(

@@ -93,8 +93,6 @@ class OGD(Learner):
         Parameters to train: ``"all"``, ``"last"`` (layer), names or patterns of names.
     seed : int, default=0
         Random seed for sampling the rows of a task.
-    chunk : int, optional
-        Number of rows of a Jacobian computed at once; default: as many as fit in 64 MiB.
 
     Attributes
     ----------
@@ -128,8 +126,8 @@ class OGD(Learner):
     True
     """
 
-    state_attributes: ClassVar[tuple[str, ...]] = (
-        *Learner.state_attributes,
+    _state_attributes: ClassVar[tuple[str, ...]] = (
+        *Learner._state_attributes,  # noqa: SLF001  of the base class
         "_memory",
         "_full",
         "tasks_",
@@ -137,7 +135,7 @@ class OGD(Learner):
         "_drawn",
         "_curvature",
     )
-    fits: ClassVar[bool] = False
+    _fits: ClassVar[bool] = False
     _advice: ClassVar[str] = (
         "Scale features and targets to mean 0 and variance 1, use more `steps` per batch, or a "
         "larger network or smaller memory, which leaves more directions free."
@@ -161,9 +159,8 @@ class OGD(Learner):
         per_task: int | None = None,
         learns: str | Sequence[str] = "all",
         seed: int = 0,
-        chunk: int | None = None,
     ) -> None:
-        super().__init__(module, loss=loss, learns=learns, block_update=True, chunk=chunk)
+        super().__init__(module, loss=loss, learns=learns, block_update=True)
         self.memory = memory
         if step_size is not None:
             step_size = validation.in_range(step_size, "step_size", above=0.0)

@@ -102,8 +102,6 @@ class ORFit(Learner):
         weights. This is faster than row-by-row learning, but less accurate for large blocks, whose
         linearisations do not hold at the end of the step: the error of one network rose from 0.07
         to over 0.5. Use it with small blocks, wide networks or noise > 0.
-    chunk : int, optional
-        Number of rows of a Jacobian computed at once; default: as many as fit in 64 MiB.
     memory_dtype : {None, "float64", "float32", "bfloat16", "float16"} or torch.dtype, optional
         Precision of the memory; default: that of the weights. bfloat16 takes half the memory of
         float32, but ignores gradients of which less than 1.6 % is outside the stored directions.
@@ -159,12 +157,8 @@ class ORFit(Learner):
     True
     """
 
-    arguments: ClassVar[tuple[str, ...]] = (
-        *("memory", *Learner.arguments),
-        *("memory_dtype", "memory_device", "by_layer"),
-    )
-    state_attributes: ClassVar[tuple[str, ...]] = (
-        *(*Learner.state_attributes, "_memory", "_inconsistent", "_full", "_forgotten"),
+    _state_attributes: ClassVar[tuple[str, ...]] = (
+        *(*Learner._state_attributes, "_memory", "_inconsistent", "_full", "_forgotten"),  # noqa: SLF001  of the base class
         *("_start", "_started_at", "_linear", "_shared"),
     )
 
@@ -178,15 +172,12 @@ class ORFit(Learner):
         loss: Loss = "squared",
         learns: str | Sequence[str] = "all",
         block_update: bool = False,
-        chunk: int | None = None,
         memory_dtype: str | torch.dtype | None = None,
         memory_device: str | int | torch.device | None = None,
         by_layer: bool = False,
         group: Any = None,
     ) -> None:
-        super().__init__(
-            module, loss=loss, noise=noise, learns=learns, block_update=block_update, chunk=chunk
-        )
+        super().__init__(module, loss=loss, noise=noise, learns=learns, block_update=block_update)
         self.memory = memory
         self._memory: Any = None
         self._inconsistent: Any = 0
@@ -292,7 +283,7 @@ class ORFit(Learner):
         Parameters
         ----------
         other : ORFit
-            With the same arguments except ``block_update``, ``chunk`` and ``memory_device``.
+            With the same arguments except ``block_update`` and ``memory_device``.
         rows : tuple (x, y), optional
             Validation rows of both parts; they are not learned. The merge is rejected if the merged
             error on them is larger than that of the better part.
@@ -471,7 +462,7 @@ class OneStepSGD(ORFit):
         Updated in place.
     noise : float, default=0.0
         r >= 0, as in :class:`ORFit`.
-    loss, learns, block_update, chunk
+    loss, learns, block_update
         As in :class:`ORFit`.
 
     Examples
@@ -484,8 +475,6 @@ class OneStepSGD(ORFit):
     True
     """
 
-    arguments: ClassVar[tuple[str, ...]] = Learner.arguments
-
     @public
     def __init__(
         self,
@@ -495,7 +484,6 @@ class OneStepSGD(ORFit):
         loss: Loss = "squared",
         learns: str | Sequence[str] = "all",
         block_update: bool = False,
-        chunk: int | None = None,
     ) -> None:
         super().__init__(
             module,
@@ -504,5 +492,4 @@ class OneStepSGD(ORFit):
             loss=loss,
             learns=learns,
             block_update=block_update,
-            chunk=chunk,
         )

@@ -29,14 +29,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onepass.errors import CheckpointError, ParameterError
+from onepass.errors import CheckpointError
 from onepass.nn import parts
 from onepass.nn.selection import find_nonfinite
 from onepass.serialization import archive
 from onepass.serialization.archive import damaged
 from onepass.serialization.codec import MARK, from_state, register_value, state_dict
 
-__all__ = ["KIND", "from_tensors", "load", "register", "save", "tensors_of"]
+__all__ = [
+    "KIND",
+    "arguments_of",
+    "from_tensors",
+    "load",
+    "register",
+    "save",
+    "state_attributes",
+    "tensors_of",
+]
 
 
 _Class = TypeVar("_Class", bound=type)
@@ -94,14 +103,21 @@ _LEARNERS: dict[str, Any] = {}
 
 
 def register(cls: _Class) -> _Class:
-    """Register a learner of op.nn for :func:`load`; a decorator.
-
-    ``arguments`` are those of the constructor, unless the class defines them.
-    """
-    if "arguments" not in vars(cls):
-        setattr(cls, "arguments", tuple(inspect.signature(cls).parameters)[1:])  # noqa: B010  mypy
+    """Register a learner of op.nn for :func:`load`; a decorator."""
     _LEARNERS[cls.__name__] = cls
     return cls
+
+
+def arguments_of(cls: type) -> dict[str, Any]:
+    """Return the constructor arguments that a file stores, with their defaults."""
+    parameters = inspect.signature(cls).parameters
+    return {n: each.default for n, each in parameters.items() if n not in {"module", "group"}}
+
+
+def state_attributes(learner: Any) -> tuple[str, ...]:
+    """Return the attributes, as dotted paths, with learned state other than the weights."""
+    names: tuple[str, ...] = learner._state_attributes  # noqa: SLF001  of this package
+    return names
 
 
 def save(learner: Any, path: str | os.PathLike[str]) -> None:
@@ -146,9 +162,9 @@ def _encoded(learner: Any, where: str, split: Any = None) -> tuple[dict[str, Any
             module["weights"][name] = torch.empty(0, *each.shape, dtype=each.dtype)
     tree = {
         "learner": type(learner).__name__,
-        "arguments": {name: getattr(learner, name) for name in learner.arguments},
+        "arguments": {name: getattr(learner, name) for name in arguments_of(type(learner))},
         "names": names,
-        "learned": {_plain(name): attrgetter(name)(learner) for name in learner.state_attributes},
+        "learned": {_plain(name): attrgetter(name)(learner) for name in state_attributes(learner)},
     }
     state = state_dict(tree, where)
     state["module"] = {
@@ -163,7 +179,7 @@ def load(
     module: torch.nn.Module,
     *,
     group: Any = None,
-    **replaced: object,
+    memory_device: str | int | torch.device | None = None,
 ) -> Any:
     """Load a learner, and write its weights and buffers into a module.
 
@@ -175,8 +191,8 @@ def load(
         Module with weights of the same names, shapes and dtypes, on any device. Updated in place.
     group : torch.distributed.ProcessGroup, optional
         Processes over which to split the memory; their number may differ from that of ``save``.
-    **replaced : object
-        Constructor arguments to override: ``chunk``, ``memory_device``.
+    memory_device : str, int or torch.device, optional
+        Device of the memory of an ``op.nn.ORFit``, instead of the stored one.
 
     Returns
     -------
@@ -186,7 +202,7 @@ def load(
     ------
     CheckpointError, ParameterError, TypeMismatchError
         If the file does not exist, is damaged, too new or of another kind, if the module does not
-        match, or if another argument is overridden. The module is not changed.
+        match. The module is not changed.
 
     Examples
     --------
@@ -202,7 +218,6 @@ def load(
     0.0
     """
     where = os.fspath(path)
-    _check_replaced(replaced)
     saved = parts.Parts(path) if Path(path).is_dir() else None
     tree = _tree(path, where) if saved is None else _checked(saved.state(), where)
     pairs = _matched_pairs(tree["module"], module, where)
@@ -210,8 +225,9 @@ def load(
     cls = _LEARNERS.get(tree["learner"])
     if cls is None:
         raise damaged(where, f"unknown learner {tree['learner'][:40]!r}")
-    arguments = {**from_state(tree["arguments"], where), **replaced}
-    arguments |= {} if group is None else {"group": group}
+    replaced = {"memory_device": memory_device, "group": group}
+    arguments = from_state(tree["arguments"], where)
+    arguments |= {name: value for name, value in replaced.items() if value is not None}
     with _finite_parameters(module):
         learner = _new_learner(cls, module, arguments, where)
     if list(learner.network.names) != tree["names"]:
@@ -219,7 +235,7 @@ def load(
     _fill_columns(tree["learned"], saved, learner, where)
     device = getattr(learner, "memory_device", None) or learner.network.device
     learned = from_state(tree["learned"], where, device=device)
-    if set(learned) != {_plain(name) for name in learner.state_attributes}:
+    if set(learned) != {_plain(name) for name in state_attributes(learner)}:
         raise damaged(where, f"the state does not match {cls.__name__}")
     _restore_state(learner, learned, where)
     with torch.no_grad():
@@ -345,16 +361,6 @@ def _finite_parameters(module: torch.nn.Module) -> Iterator[None]:
                 each.copy_(was)
 
 
-def _check_replaced(replaced: Mapping[str, object]) -> None:
-    """Check that overridden arguments do not affect the learned state."""
-    for name in replaced.keys() - {"chunk", "memory_device"}:
-        raise ParameterError(
-            f"only `chunk` and `memory_device` can be overridden, got {name!r}. Create "
-            "a new learner to train with other arguments.",
-            "op.nn.load",
-        )
-
-
 def _new_learner(
     cls: type, module: torch.nn.Module, arguments: Mapping[str, object], where: str
 ) -> Any:
@@ -371,7 +377,7 @@ def _new_learner(
 
 def _restore_state(learner: Any, learned: Mapping[str, object], where: str) -> None:
     """Set the state of a learner; tensors go to the device of the module."""
-    for name in learner.state_attributes:
+    for name in state_attributes(learner):
         owner, _, last = name.rpartition(".")
         value = learned[_plain(name)]
         value = value.to(learner.network.device) if isinstance(value, torch.Tensor) else value

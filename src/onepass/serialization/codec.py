@@ -111,7 +111,7 @@ class Entry(NamedTuple):
     @property
     def outside(self) -> dict[str, str]:
         """The arguments that are not stored, with a description of each."""
-        return dict(getattr(self.cls, "outside", {}))
+        return dict(getattr(self.cls, "_outside", {}))
 
     def is_external(self, name: str, value: object) -> bool:
         """Return whether an argument is not stored and must be passed to ``load``."""

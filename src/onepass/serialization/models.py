@@ -71,7 +71,7 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
     >>> float(abs(again.predict(np.eye(3)) - model.predict(np.eye(3))).max())
     0.0
     """
-    if getattr(type(learner), "saves_itself", False) is True:  # checked without importing torch
+    if getattr(type(learner), "_saves_itself", False) is True:  # checked without importing torch
         learner.save(path)
     else:
         archive.write(path, _state(learner, os.fspath(path)), kind=LEARNER)

@@ -7,7 +7,6 @@ journal, the file. ``durable`` creates or opens the file.
 from __future__ import annotations
 
 import os
-import secrets
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -33,9 +32,8 @@ from onepass.service.requests import (
     is_plain,
     read_rows,
 )
-from onepass.service.writer import Policy, Watcher, Writer
+from onepass.service.writer import DAY, Policy, Watcher, Writer
 from onepass.types import Array, ArrayLike, TimeLike
-from onepass.validation.arrays import feature_limit
 from onepass.validation.rows import Rows
 from onepass.validation.table import TableLike, named_row
 
@@ -44,9 +42,6 @@ if TYPE_CHECKING:
     from onepass.learners.estimator import Learner
 
 __all__ = ["Durable", "Version", "durable"]
-
-_DAY = 86400.0
-_MAX_SECONDS = 30 * _DAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +261,8 @@ class Durable:
 
     # -- delayed labels -------------------------------------------------------------------------
 
-    def predict_pending(self, X: TableLike, *, seconds: float = _DAY) -> tuple[Array, list[str]]:
+    @calling("Durable.predict_pending")
+    def predict_pending(self, X: TableLike, *, seconds: float = DAY) -> tuple[Array, list[str]]:
         """Predict rows, and store them until their labels arrive.
 
         Parameters
@@ -290,25 +286,7 @@ class Durable:
         StoreError
             If the disk is full or fails.
         """
-        return self.predict_pending_versioned(X, seconds=seconds)[1:]
-
-    @calling("Durable.predict_pending")
-    def predict_pending_versioned(
-        self, X: TableLike, *, seconds: float = _DAY
-    ) -> tuple[int, Array, list[str]]:
-        """Return the version of the learner, and the results of ``predict_pending``."""
-        block = read_rows(X, None)
-        check_text_in(block)  # each row is encoded separately
-        seconds = validation.in_range(seconds, "seconds", low=0.0, high=_MAX_SECONDS)
-        version, learner = self._writer.published
-        with feature_limit(self.max_features):
-            predicted = predict_rows(learner, block.X)
-        ids = [secrets.token_urlsafe(16) for _ in range(len(block))]
-        self._writer.check_caller()
-        request = Request(block, ids=ids, until=self._writer.now() + seconds)
-        self._writer.put(request)
-        request.wait()
-        return version, predicted, ids
+        return self._writer.predict_pending(X, seconds)[1:]
 
     @calling("Durable.learn_labels")
     def learn_labels(
@@ -353,11 +331,6 @@ class Durable:
         """Number of rows that wait for their labels."""
         return self._writer.call(lambda: self._journal.count_pending(self._writer.now()))
 
-    @property
-    def labels_pending_estimate(self) -> int:
-        """``labels_pending`` without waiting; may include rows that expired in the last minute."""
-        return self._writer.pending
-
     # -- predictions ----------------------------------------------------------------------------
 
     def predict(self, X: TableLike, *, return_std: bool = False) -> Any:
@@ -401,11 +374,6 @@ class Durable:
     def frozen_copy(self) -> Learner | Pipeline:
         """Frozen copy of the learner, which predicts with the current state and cannot learn."""
         return self._writer.published[1]
-
-    @property
-    def published(self) -> tuple[int, Learner | Pipeline]:
-        """Current version, and its ``frozen_copy``."""
-        return self._writer.published
 
     # -- snapshots and rollback -----------------------------------------------------------------
 
@@ -464,12 +432,6 @@ class Durable:
         """
         return self._writer.call(self._writer.copied)
 
-    @property
-    def last_snapshot(self) -> tuple[int, float]:
-        """Number of rows learned at the last snapshot, and its time."""
-        last = self._writer.snapshots[-1]
-        return last.seen, last.at
-
     # -- state ----------------------------------------------------------------------------------
 
     @property
@@ -497,46 +459,6 @@ class Durable:
         """The current error of the file, the disk or a callback, as text; None if there is none."""
         return self._writer.error
 
-    @property
-    def max_features(self) -> int | None:
-        """Max features of the learner; None if unlimited."""
-        return self._writer.policy.max_features
-
-    def maintain(self, work: Callable[[], None]) -> None:
-        """Call a function in the writer's thread about once a second and after each snapshot.
-
-        Parameters
-        ----------
-        work : callable
-            Function without arguments; must be fast, and must not call methods that learn.
-        """
-        self._writer.hook = work
-
-    @calling("op.durable")
-    def check_compatible(self, model: Learner | Pipeline) -> None:
-        """Check that a learner has the same class and parameters.
-
-        Parameters
-        ----------
-        model : learner or Pipeline
-
-        Raises
-        ------
-        ParameterError, TypeMismatchError
-        """
-        other = copied_learner(model)
-        self._writer.call(lambda: check_compatible(self._writer.model, other))
-
-    @calling("op.durable")
-    def check_in_place(self) -> None:
-        """Check that the file is still at its path.
-
-        Raises
-        ------
-        StoreError
-        """
-        self._journal.check_in_place()
-
     # -- closing --------------------------------------------------------------------------------
 
     @calling("Durable.close")
@@ -557,9 +479,6 @@ class Durable:
         )
 
 
-_WEEK = 7 * 86400.0
-
-
 @calling("op.durable")
 def durable(
     path: str | os.PathLike[str],
@@ -568,7 +487,7 @@ def durable(
     snapshot_rows: int = 100_000,
     snapshot_seconds: float = 300.0,
     snapshots: int = 8,
-    key_seconds: float = _WEEK,
+    key_seconds: float = 7 * DAY,
     max_features: int | None = None,
     max_pending: int = 1 << 20,
     replacements: Mapping[str, object] | None = None,

@@ -40,7 +40,7 @@ def copied_learner(learner: Any) -> Learner | Pipeline:
     TypeMismatchError
         If the learner cannot be saved, or does not learn from targets.
     """
-    if getattr(type(learner), "saves_itself", False) is True:
+    if getattr(type(learner), "_saves_itself", False) is True:
         raise TypeMismatchError(
             "`model` must be a learner of tables or a Pipeline, got "
             f"op.nn.{type(learner).__name__}, whose module cannot be stored in a file. Freeze "

@@ -32,7 +32,7 @@ from onepass.logs import LOG
 from onepass.service.consumer import SourceConsumer
 from onepass.service.durable import Durable, durable
 from onepass.service.lock import unlocked
-from onepass.service.model import copied_learner
+from onepass.service.model import check_compatible, copied_learner
 from onepass.service.monitoring import Gauges, MetricsFile, task_of
 from onepass.service.requests import LearnResult, Request
 from onepass.service.source import Source
@@ -76,6 +76,7 @@ class ModelServer:
     ) -> None:
         self.name = name
         self.durable = durable
+        self.writer = durable._writer  # noqa: SLF001  of this package
         self.gauges = gauges
         self.consumers: list[SourceConsumer] = []
         self._metrics_file = metrics_file
@@ -86,7 +87,8 @@ class ModelServer:
         """CPU time per row of the slowest recent prediction, in seconds."""
         self.failed: str | None = None
         """Why the file could not be reopened; None if it is open."""
-        durable.maintain(lambda: metrics_file.maintain(gauges, durable.last_snapshot[0]))
+        writer = self.writer
+        writer.hook = lambda: metrics_file.maintain(gauges, writer.snapshots[-1].seen)
 
     # -- back-pressure -------------------------------------------------------------------------
 
@@ -131,7 +133,7 @@ class ModelServer:
         NotFoundError
             If ``version`` is not the current version.
         """
-        current, learner = self.durable.published
+        current, learner = self.writer.published
         if version is not None and version != str(current):
             raise NotFoundError(
                 f"the version must be the current one, {current}, got {version[:40]!r}. "
@@ -455,8 +457,11 @@ class ModelRegistry:
             )
         with self._lock:
             if name in self._served and exist_ok:
-                self._served[name].durable.check_compatible(model)
-                return self._served[name]
+                served, other = self._served[name], copied_learner(model)
+                writer = served.writer
+                with calling(_WHERE):
+                    writer.call(lambda: check_compatible(writer.model, other))
+                return served
             if (
                 name in self._served
                 or name == self._closing_name
@@ -487,7 +492,7 @@ class ModelRegistry:
                     del self.failed[name]
                     return path
                 served = self[name]
-                served.durable.check_in_place()
+                served.writer.journal.check_in_place()
                 self._closing_name = name
                 del self._served[name]
             try:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import secrets
 import time
 import warnings
 import weakref
@@ -36,6 +37,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from onepass import validation
 from onepass.errors import (
     BusyError,
     CheckpointWarning,
@@ -49,23 +51,26 @@ from onepass.serialization import archive
 from onepass.serialization.models import dumps, from_contents
 from onepass.service.delayed import LabelledRows, match, repeated_result
 from onepass.service.journal import Entry, Group, Journal, PendingRow, Snapshot, StoredResult
-from onepass.service.model import learn_block
+from onepass.service.model import learn_block, predict_rows
 from onepass.service.requests import (
     LearnResult,
     Request,
+    check_text_in,
     decode_rows,
     encode_rows,
+    read_rows,
     runs,
 )
 from onepass.types import Array
 from onepass.validation.arrays import feature_limit
 from onepass.validation.rows import Rows, concatenate_rows
+from onepass.validation.table import TableLike
 
 if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["Policy", "Watcher", "Writer"]
+__all__ = ["DAY", "Policy", "Watcher", "Writer"]
 
 _T = TypeVar("_T")
 
@@ -91,11 +96,13 @@ class Policy:
     max_pending: int = 1 << 20
 
 
+DAY = 86400.0  # seconds
 _MAX_GROUP = 512  # requests
 _MAX_GROUP_BYTES = 1 << 26  # size at which a group is complete
 _EXPIRY_INTERVAL = 60.0  # seconds between deletions of old keys and expired rows
 _CHECK_INTERVAL = 1.0  # seconds between checks of the file and the disk, also without requests
 _TRIM_BLOCKS = 2 * _MAX_GROUP  # blocks deleted at once; more than a group appends
+_MAX_SECONDS = 30 * DAY  # for which a row may wait for its label
 _CLOSE_TIMEOUT = 5.0  # max seconds in which `close` deletes old blocks
 _LEARN = "Durable.learn"
 _CLOSED = "must be open, but it was closed. Open it again with op.durable."
@@ -580,6 +587,21 @@ class Writer:
                     self._failed("the watcher has failed", error)
 
     # -- calls ----------------------------------------------------------------------------------
+
+    def predict_pending(self, X: TableLike, seconds: float) -> tuple[int, Array, list[str]]:
+        """Return the version, and the results of ``Durable.predict_pending``; for other threads."""
+        block = read_rows(X, None)
+        check_text_in(block)  # each row is encoded separately
+        seconds = validation.in_range(seconds, "seconds", low=0.0, high=_MAX_SECONDS)
+        version, learner = self.published
+        with feature_limit(self.policy.max_features):
+            predicted = predict_rows(learner, block.X)
+        ids = [secrets.token_urlsafe(16) for _ in range(len(block))]
+        self.check_caller()
+        request = Request(block, ids=ids, until=self.now() + seconds)
+        self.put(request)
+        request.wait()
+        return version, predicted, ids
 
     def learn_labels(self, ids: Sequence[str], labels: Rows) -> LearnResult:
         """Learn pending rows with their labels."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from onepass.errors import SourceError, calling, did_you_mean
 from onepass.stream.choice import ColumnSelection
 from onepass.stream.dataset_files import (
-    Cache,
     Content,
     Description,
     Download,
@@ -222,13 +221,8 @@ def find_entry(name: str) -> Entry:
     return ENTRIES[name]
 
 
-def datasets(*, cache: Cache = None) -> list[Description]:
+def datasets() -> list[Description]:
     """Return descriptions of all named data sets.
-
-    Parameters
-    ----------
-    cache : path, optional
-        The cache to search.
 
     Examples
     --------
@@ -236,16 +230,17 @@ def datasets(*, cache: Cache = None) -> list[Description]:
     >>> {one.name: one.rows for one in datasets()}["flights"]
     336776
     """
-    return [entry.describe(cache) for entry in ENTRIES.values()]
+    return [entry.describe() for entry in ENTRIES.values()]
 
 
 @calling("op.stream.dataset")
-def dataset(name: str, *, block: int | None = None, cache: Cache = None) -> Stream:
+def dataset(name: str, *, block: int | None = None) -> Stream:
     """Open a named data set as a stream, with its usual target and time.
 
     The data set is searched for in the package, in the folder named by the environment variable
-    ``ONEPASS_DATA``, in the cache, and in the folder of a system package. If it is not found, it is
-    fetched, if possible. Its content is checked before the first row is yielded.
+    ``ONEPASS_DATA``, in the cache (``ONEPASS_CACHE``, or the cache folder of the platform), and in
+    the folder of a system package. If it is not found, it is fetched, if possible. Its content is
+    checked before the first row is yielded.
 
     Parameters
     ----------
@@ -253,8 +248,6 @@ def dataset(name: str, *, block: int | None = None, cache: Cache = None) -> Stre
         A name from :func:`datasets`.
     block : int, optional
         Number of rows per block, at least 1; default as in :func:`read`.
-    cache : path, optional
-        The cache; by default ``ONEPASS_CACHE``, or the cache folder of the platform.
 
     Raises
     ------
@@ -271,7 +264,7 @@ def dataset(name: str, *, block: int | None = None, cache: Cache = None) -> Stre
     (['UA', 'UA', 'AA', 'B6'], np.float64(46.0))
     """
     entry = find_entry(name)
-    source = entry.opened(entry.fetch_paths(cache))
+    source = entry.opened(entry.fetch_paths())
     choice = ColumnSelection(
         entry.target, entry.time, entry.drop, None, f"op.stream.dataset: {name}"
     )
@@ -279,15 +272,13 @@ def dataset(name: str, *, block: int | None = None, cache: Cache = None) -> Stre
 
 
 @calling("op.stream.images")
-def images(name: str, *, cache: Cache = None) -> Images:
+def images(name: str) -> Images:
     """Load the training and test images of a named data set.
 
     Parameters
     ----------
     name : str
         ``"mnist"`` or ``"fashion-mnist"``.
-    cache : path, optional
-        The cache; by default ``ONEPASS_CACHE``, or the cache folder of the platform.
 
     Returns
     -------
@@ -307,19 +298,17 @@ def images(name: str, *, cache: Cache = None) -> Images:
             f"`name` must be one of {', '.join(sets)}, got {name!r}, which is a table. "
             f"Use op.stream.dataset({name!r}).",
         )
-    return entry.content.read(entry.fetch_paths(cache))
+    return entry.content.read(entry.fetch_paths())
 
 
 @calling("op.stream.fetch")
-def fetch(name: str, *, cache: Cache = None, progress: Progress | None = None) -> Path:
+def fetch(name: str, *, progress: Progress | None = None) -> Path:
     """Fetch a named data set, unless it is already stored locally.
 
     Parameters
     ----------
     name : str
         A name from :func:`datasets`.
-    cache : path, optional
-        The cache to fetch into; by default ``ONEPASS_CACHE``, or the cache folder of the platform.
     progress : callable, optional
         Called as ``progress(step, fraction)`` when a step begins, with the name of the step and the
         completed fraction, in [0, 1], or None if unknown.
@@ -335,26 +324,24 @@ def fetch(name: str, *, cache: Cache = None, progress: Progress | None = None) -
         If the name is unknown, the set cannot be fetched, or its content is wrong.
     """
     entry = find_entry(name)
-    return entry.fetch_paths(cache, progress)[0].parent
+    return entry.fetch_paths(progress)[0].parent
 
 
 @calling("op.stream.folder")
-def folder(name: str, *, cache: Cache = None) -> Path:
+def folder(name: str) -> Path:
     """Return the folder of a named data set; nothing is fetched.
 
     Parameters
     ----------
     name : str
         A name from :func:`datasets`.
-    cache : path, optional
-        The cache to search.
 
     Raises
     ------
     SourceError
         If the name is unknown, or the set is not found.
     """
-    description = find_entry(name).describe(cache)
+    description = find_entry(name).describe()
     if not description.found:
         raise SourceError(
             f"{name} must be in {description.place.parent} or in the folder named by "

@@ -35,7 +35,6 @@ from onepass.validation.rows import concatenate_tables
 from onepass.validation.table import Table
 
 __all__ = [
-    "Cache",
     "Content",
     "DatasetInfo",
     "Description",
@@ -52,18 +51,11 @@ __all__ = [
 
 
 _BUNDLED = Path(__file__).parent / "data"
-Cache = str | os.PathLike[str] | None
 
 
-def cache_folder(cache: Cache = None) -> Path:
-    """Return the folder for fetched data sets.
-
-    Parameters
-    ----------
-    cache : path, optional
-        A folder that takes precedence over the default.
-    """
-    named = cache or os.environ.get("ONEPASS_CACHE")
+def cache_folder() -> Path:
+    """Return the folder for fetched data sets."""
+    named = os.environ.get("ONEPASS_CACHE")
     return Path(named) if named else Path(_pooch().os_cache("onepass"))
 
 
@@ -75,12 +67,12 @@ def _pooch() -> Any:
     return pooch
 
 
-def _folders(cache: Cache = None) -> Iterator[Path]:
+def _folders() -> Iterator[Path]:
     """Yield the folders that are searched for files ``set/file``, in order."""
     yield _BUNDLED
     if named := os.environ.get("ONEPASS_DATA"):
         yield Path(named)
-    yield cache_folder(cache)
+    yield cache_folder()
 
 
 def _packed_or_not(path: Path) -> Path:
@@ -292,38 +284,38 @@ class Entry(DatasetInfo):
     downloads: tuple[Download, ...] = ()
     unpack: Callable[[Path, Path], object] | None = None
 
-    def describe(self, cache: Cache = None) -> Description:
+    def describe(self) -> Description:
         """Return a description with the location of the files."""
-        paths = self.located(cache)
+        paths = self.located()
         facts = {fact.name: getattr(self, fact.name) for fact in fields(DatasetInfo)}
         if self.target is None:
             facts["target"] = "label"
         if paths is None:
-            folder = Path(os.environ.get("ONEPASS_DATA") or cache_folder(cache))
+            folder = Path(os.environ.get("ONEPASS_DATA") or cache_folder())
             place = folder / self.files[0]
         else:
             place = paths[0]
         return Description(**facts, place=place, found=paths is not None)
 
-    def located(self, cache: Cache = None) -> list[Path] | None:
+    def located(self) -> list[Path] | None:
         """Return the paths of the files, all in one folder; None if they do not exist.
 
         A file that ends in ``.gz`` may exist in decompressed form.
         """
-        for candidates in self._candidates(cache):
+        for candidates in self._candidates():
             paths = [_packed_or_not(path) for path in candidates]
             if all(path.is_file() for path in paths):
                 return paths
         return None
 
-    def _candidates(self, cache: Cache) -> Iterator[list[Path]]:
+    def _candidates(self) -> Iterator[list[Path]]:
         """Yield the paths at which the files may exist, in order."""
-        for folder in _folders(cache):
+        for folder in _folders():
             yield [folder / file for file in self.files]
         if self.system is not None:
             yield [Path(self.system) / Path(file).name for file in self.files]
 
-    def fetch_paths(self, cache: Cache = None, progress: Progress | None = None) -> list[Path]:
+    def fetch_paths(self, progress: Progress | None = None) -> list[Path]:
         """Return the paths of the files, after downloading them if necessary.
 
         Raises
@@ -331,15 +323,15 @@ class Entry(DatasetInfo):
         SourceError
             If they do not exist and cannot be downloaded.
         """
-        paths = self.located(cache)
+        paths = self.located()
         if paths is not None:
             return paths
         if not self.downloads:
             raise SourceError(
                 f"{self.name!r} must exist as {', '.join(self.files)} in the folder named by "
-                f"ONEPASS_DATA, got no such file there or in {cache_folder(cache)}. {self.how}."
+                f"ONEPASS_DATA, got no such file there or in {cache_folder()}. {self.how}."
             )
-        paths = [cache_folder(cache) / file for file in self.files]
+        paths = [cache_folder() / file for file in self.files]
         for i, (url, md5) in enumerate(self.downloads):
             name = url.rpartition("/")[2]
             if progress is not None:

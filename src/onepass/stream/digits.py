@@ -304,16 +304,15 @@ def rotated(pictures: Array, degrees: Floats, order: SplineOrder = 0) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rotate:
-    """Rotation of each image by a separate angle."""
+    """Rotation of each image by a separate angle, with bilinear interpolation."""
 
     degrees: Floats
-    interpolation: SplineOrder
 
     def __call__(self, X: Array) -> Array:
-        return rotated(X, self.degrees, self.interpolation)
+        return rotated(X, self.degrees, 1)
 
     def subset(self, rows: slice | Array) -> _Rotate:
-        return _Rotate(self.degrees[rows], self.interpolation)
+        return _Rotate(self.degrees[rows])
 
 
 @calling("op.stream.rotated_mnist")
@@ -324,7 +323,6 @@ def rotated_mnist(
     degrees: float = 5.0,
     rows_per_task: int | None = None,
     test_rows_per_task: int | None = None,
-    interpolation: SplineOrder = 1,
     seed: int = 0,
     order: Sequence[int] | str | None = None,
     as_images: bool = False,
@@ -343,8 +341,6 @@ def rotated_mnist(
         Training rows per task, sampled for each task from all images. All by default.
     test_rows_per_task : int, optional
         Test rows per task, sampled for each task from all images. All by default.
-    interpolation : {0, 1, 2, 3, 4, 5}, default=1
-        Order of the interpolating splines: 0 is nearest, 1 bilinear.
     seed, order, as_images
         As in :func:`split_mnist`.
 
@@ -364,7 +360,7 @@ def rotated_mnist(
     whole(n_tasks, "n_tasks", low=1)
 
     def change(task: int, n: int) -> Change | None:
-        return _Rotate(np.full(n, task * step), interpolation) if task else None
+        return _Rotate(np.full(n, task * step)) if task else None
 
     names = [f"{task * step:g}°" for task in range(n_tasks)]
     sizes = (rows_per_task, test_rows_per_task)
@@ -383,7 +379,6 @@ def rotation_angles(
     degrees: float = 20.0,
     rows_per_task: int = 100,
     test_rows_per_task: int | None = None,
-    interpolation: SplineOrder = 1,
     seed: int = 0,
     order: Sequence[int] | str | None = None,
     as_images: bool = False,
@@ -406,7 +401,7 @@ def rotation_angles(
         Training rows per task.
     test_rows_per_task : int, optional
         Test rows per task, sampled for each task. All test images by default.
-    interpolation, seed, order, as_images
+    seed, order, as_images
         As in :func:`rotated_mnist`.
 
     Returns
@@ -434,7 +429,7 @@ def rotation_angles(
         parts = []
         for chosen in (rows, tested):
             angles = rng.uniform(task * span, (task + 1) * span, len(chosen))
-            parts.append(Part(chosen, np.deg2rad(angles), _Rotate(angles, interpolation)))
+            parts.append(Part(chosen, np.deg2rad(angles), _Rotate(angles)))
         name = f"{task * span:g}–{(task + 1) * span:g}°"
         tasks.append(Task(name, (), *parts))
     made = Experiences(

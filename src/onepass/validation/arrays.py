@@ -814,7 +814,7 @@ def check_same_parameters(one: object, two: object, names: Sequence[str]) -> Non
             f"`other` must be of the same class, {type(one).__name__}, got "
             f"{type(two).__name__}. Merge learners of one class with equal parameters."
         )
-    excluded = getattr(one, "outside", {})  # networks are compared by their fitted attributes
+    excluded = getattr(one, "_outside", {})  # networks are compared by their fitted attributes
     for name in names:
         if name in excluded:
             continue

@@ -424,7 +424,7 @@ class Learner(BaseEstimator, ABC):
             If the learners are incompatible, or if their state is not sufficient for a merge. Both
             are then unchanged.
         """
-        self.check_mergeable(other)
+        self._check_mergeable(other)
         if not other._started:
             return self
         if other is self:
@@ -433,7 +433,7 @@ class Learner(BaseEstimator, ABC):
             self.join(other, column_positions(self, other), concurrent=concurrent)
         return self
 
-    def check_mergeable(self, other: Self) -> None:
+    def _check_mergeable(self, other: Self) -> None:
         """Raise an error if another learner cannot be merged into this one.
 
         Parameters
@@ -458,7 +458,7 @@ class Learner(BaseEstimator, ABC):
         Parameters
         ----------
         other : learner of the same class
-            A started learner that passed ``check_mergeable``.
+            A started learner that passed ``_check_mergeable``.
         at : ColumnPositions
             The positions of the other learner's features.
         concurrent : bool

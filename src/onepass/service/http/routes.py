@@ -164,7 +164,7 @@ async def index(request: ServiceRequest) -> Response:
 def _entry(served: ModelServer, folder: Path) -> IndexEntry:
     return IndexEntry(
         served.name,
-        str(served.durable.published[0]),
+        str(served.writer.published[0]),
         "READY" if served.ready else "UNAVAILABLE",
         pathless(served.error or "", folder),
     )

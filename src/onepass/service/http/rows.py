@@ -192,7 +192,7 @@ async def _predict(
 
     def predicted() -> Response:
         start = time.thread_time()
-        with _RowErrors(served.name), feature_limit(served.durable.max_features):
+        with _RowErrors(served.name), feature_limit(served.writer.policy.max_features):
             outputs = _outputs(learner, decoded)
         response = form.response(served.name, current, decoded, outputs)
         seconds_per_row = (time.thread_time() - start) / (rows + _OVERHEAD)
@@ -213,7 +213,7 @@ async def _predict_pending(
 ) -> Response:
     """Predict rows and store them until their labels arrive."""
     seconds = (decoded.parameters or {}).get("seconds", _DAY)
-    work = partial(served.durable.predict_pending_versioned, decoded.rows.X, seconds=seconds)
+    work = partial(served.writer.predict_pending, decoded.rows.X, seconds)
     version, predictions, ids = await _written(request, served, len(decoded.rows), work)
     served.gauges.observe_predict(len(ids), time.perf_counter() - began)
     outputs = {"y": predictions, "id": np.array(ids, dtype=object)}
