@@ -74,6 +74,8 @@ __all__ = [
     "labels",
     "matrix",
     "objects_to_floats",
+    "only",
+    "only_row",
     "range_words",
     "refuse_nonfinite",
     "row_vector",
@@ -140,6 +142,7 @@ def refuse_nonfinite(array: Floats, what: str, names: Sequence[str] | None) -> N
 
 
 _PLAIN = frozenset({float, int})
+_ROWS = frozenset({np.ndarray, list, tuple})
 _REAL = (int, float, np.integer, np.floating)
 _WHOLE = (int, np.integer)
 _NOT_NUMBERS = (str, bytes, np.datetime64, np.timedelta64)
@@ -162,6 +165,19 @@ def is_matrix(X: object, d: int) -> TypeGuard[Floats]:
         and X.flags.aligned
         and is_finite(X)
     )
+
+
+def only(values: object) -> Any:
+    """The only element, or row, of an array or a list; None for other objects and sizes."""
+    if type(values) is np.ndarray:
+        return values[0] if values.shape[:1] == (1,) else None
+    return values[0] if type(values) is list and len(values) == 1 else None
+
+
+def only_row(X: object) -> Any:
+    """The only row of an array or a list, which is not validated; None for other blocks."""
+    x = only(X)
+    return x if type(x) in _ROWS else None
 
 
 def is_small_table(X: object, values: int) -> bool:
