@@ -110,7 +110,7 @@ class BaseSGD(Linear):
         return slope.number, slope.parameter, rule.single(self.steps_, l2)
 
     def _problems(self) -> tuple[Floats, Floats, Floats]:
-        return self.weights_, self.offset_, self._statistics(self._check_parameters()[1])
+        return self.weights_, self.offset_, self.statistics_
 
     def _check_finite(self, predictions: Floats, *state: Floats) -> None:
         bad = ~np.isfinite(predictions).all(axis=1)

@@ -352,6 +352,8 @@ def check_contains_rows(values: object, what: str = "X") -> None:
     TypeMismatchError
         The message names the remedy for this kind.
     """
+    if isinstance(values, np.ndarray):
+        return
     if hasattr(values, "toarray") and hasattr(values, "nnz"):
         raise TypeMismatchError(
             f"`{what}` must be a dense array, got the sparse {type(values).__name__}. "
@@ -362,7 +364,7 @@ def check_contains_rows(values: object, what: str = "X") -> None:
             f"`{what}` must contain rows, got one dict. Pass a list of dicts, one per "
             "row, or call predict_one or learn_one of a learner for a single row."
         )
-    if what != "X" or isinstance(values, np.ndarray):
+    if what != "X":
         return
     dicts = isinstance(values, (list, tuple)) and bool(values) and isinstance(values[0], Mapping)
     got = "None" if values is None else "a list of dicts" if dicts else f"a {type(values).__name__}"

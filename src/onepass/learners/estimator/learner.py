@@ -331,7 +331,9 @@ class Learner(BaseEstimator, ABC):
             plain = isinstance(sample_weight, (int, float)) and sample_weight == 1
             s = None if plain else validation.weights([sample_weight], 1)
             if not hasattr(self, "n_features_in_"):
-                names = [str(name) for name in x] if isinstance(x, Mapping) else None
+                names = None
+                if row is not x and isinstance(x, Mapping):
+                    names = [str(name) for name in x]
                 self._set_features(row.shape[0], names)
             when = self._check_times(time, 1)
             Y, class_mask = self._receive_target(y, s)
@@ -530,7 +532,7 @@ class Learner(BaseEstimator, ABC):
     @property
     def _started(self) -> bool:
         """Whether the learned attributes are initialised."""
-        return hasattr(self, "rows_seen_")
+        return "rows_seen_" in self.__dict__
 
     def _check_times(self, time: TimeLike | None, n: int) -> Any:
         """Validate the times of n rows, (n,); None if the learner uses no times."""
