@@ -95,6 +95,7 @@ class BaseSGD(Linear):
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
         slope, rule, l2 = self._check_parameters()
+        self._decompile()
         with np.errstate(all="ignore"):  # overflow is rejected below
             steps = rule.steps(len(X), s, self.steps_, l2)
             *state, predictions = self._gradient_descent(
