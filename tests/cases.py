@@ -327,7 +327,7 @@ def _without_solutions(vector: Array) -> Array:
 
 def is_compiled(learner: Any) -> bool:
     """Whether compiled code learns the single rows of a learner."""
-    return any(getattr(learner, name, None) is not None for name in ("_single", "_compiled"))
+    return getattr(learner, "_single", None) is not None
 
 
 def snapshot(thing: Any) -> Any:  # noqa: PLR0911  one return per type

@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose
 import onepass as op
 from cases import is_compiled, snapshot
 from onepass import native
+from onepass.errors import OnepassError
 from onepass.memory.vector import Slot
 
 pytestmark = pytest.mark.skipif(native.loops is None, reason="needs the compiled loops")
@@ -60,6 +61,90 @@ def continued(model: Any, X: Any, y: Any) -> Any:
     for x, t in zip(X[:9], y[:9], strict=True):
         model.learn_one(x, t)
     return snapshot([model.test_then_train(X[9:], y[9:]), model])
+
+
+# -- blocks of one row -----------------------------------------------------------------------------
+
+BLOCKS: list[Any] = [
+    np.copy, np.ndarray.tolist, np.asfortranarray, list,
+    lambda rows: np.repeat(rows, 2, axis=0)[::2],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("convert", BLOCKS)
+@pytest.mark.parametrize("make", MAKERS)
+def test_blocks_of_one_row_are_learned_and_predicted_as_single_rows(
+    make: Any, convert: Any
+) -> None:
+    one, X, y = learner(make)
+    block = copy.deepcopy(one)
+    for i, (x, t) in enumerate(zip(X, y, strict=True)):
+        rows, targets = convert(X[i : i + 1]), y[i : i + 1] if i % 2 else y[i : i + 1].tolist()
+        prediction = block.predict(rows)
+        assert snapshot(prediction[0]) == snapshot(one.predict_one(x))
+        assert prediction.shape == (1,)
+        weight = 1.0 if i % 3 else 0.5
+        options = {} if i % 3 else {"sample_weight": [weight]}
+        assert block.partial_fit(rows, targets, **options) is block
+        one.learn_one(x, t, weight)
+    assert snapshot(block) == snapshot(one)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_blocks_of_one_row_are_compiled_from_the_first(make: Any) -> None:
+    X, y = stream()
+    one, block = make(), make()
+    if hasattr(one, "classes"):
+        y = np.where(y > y.mean(), "high", "low")
+        labels = {"classes": ["high", "low"]}
+        one.partial_fit(X[:0], y[:0], **labels)
+    else:
+        labels = {}
+    for i, (x, t) in enumerate(zip(X, y, strict=True)):
+        one.learn_one(x, t)
+        block.partial_fit(X[i : i + 1], y[i : i + 1], **labels)
+        assert is_compiled(block)
+    assert snapshot(block) == snapshot(one)
+    assert block.predict(X[:1]).dtype == block.predict(X).dtype
+    assert_allclose(block.rows_seen_, N)
+
+
+def test_blocks_of_one_row_with_times_equal_single_rows() -> None:
+    X, Y = stream(4, 2)
+    rule = op.forgetting.Bounded(half_life=30.0)
+    one, block = op.RLSRegressor(0.1, rule), op.RLSRegressor(0.1, rule)
+    for i, time in enumerate(np.arange(N).tolist()):
+        one.learn_one(X[i], Y[i], time=time)
+        block.partial_fit(X[i : i + 1], Y[i : i + 1], time=[time])
+        assert snapshot(block.predict(X[:1])[0]) == snapshot(one.predict_one(X[0]))
+    assert snapshot(block) == snapshot(one)
+
+
+BAD: list[tuple[Any, Any, dict[str, Any]]] = [
+    ([[np.nan] * 5], None, {}), ([[1.0] * 4], None, {}), ([1.0] * 5, None, {}),
+    ([{"a": 1.0}], None, {}), ([["1"] * 5], None, {}), ([[[1.0] * 5]], None, {}), (None, None, {}),
+    ([[1.0] * 5], [None], {}), ([[1.0] * 5], [], {}), ([[1.0] * 5], [[1.0, 2.0]], {}),
+    ([[1.0] * 5], None, {"sample_weight": [-1.0]}), ([[1.0] * 5], None, {"sample_weight": [1, 2]}),
+    ([[1.0] * 5], None, {"time": [1.0]}), ([[1.0] * 5], None, {"time": 1.0}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("X", "y", "options"), BAD, ids=str)
+@pytest.mark.parametrize("make", MAKERS)
+def test_bad_blocks_of_one_row_raise_the_errors_of_blocks(
+    make: Any, X: Any, y: Any, options: Any
+) -> None:
+    model, _, targets = learner(make)
+    before = snapshot(model)
+    plain = copy.deepcopy(model).partial_fit(np.empty((0, 5)), targets[:0])
+    found = []
+    for each in (model, plain):
+        with pytest.raises(OnepassError) as error:
+            each.partial_fit(X, targets[:1] if y is None else y, **options)
+        found.append((type(error.value), str(error.value), vars(error.value)))
+    assert found[0] == found[1]
+    assert found[0][2]["where"] == f"{type(model).__name__}.partial_fit"
+    assert snapshot(model) == before
 
 
 # -- several outputs, and rows and targets of every type -------------------------------------------

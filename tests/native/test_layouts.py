@@ -69,7 +69,7 @@ def stream(case: Case) -> tuple[Any, Any]:
 
 def compiled_rows(model: Any) -> Any:
     """The compiled object that learns single rows."""
-    return getattr(model, "_single", None) or model._compiled
+    return model._single
 
 
 def predictions(model: Any, X: Any, y: Any) -> Any:

@@ -333,8 +333,7 @@ class _Wrapped:
         It processes dicts of plain numbers whose keys are exactly the known columns. For other
         dicts its methods return False or None.
         """
-        model = self.model_
-        return getattr(model, "_compiled", None) or getattr(model, "_single", None)
+        return getattr(self.model_, "_single", None)
 
     @contextmanager
     def _rollback_on_error(self) -> Iterator[None]:
@@ -456,9 +455,7 @@ class _Wrapped:
     def _learn(self, x: _Row, y: object, w: float, t: object) -> None:
         compiled, model = self._compiled, self.model_
         named = t is None and isinstance(x, (dict, Mapping))
-        if named and compiled is not None and compiled.learn_one(x, y, w):
-            if compiled is getattr(model, "_single", None):  # which does not count rows
-                model.rows_seen_ += 1
+        if named and compiled is not None and model._learn_in_place(x, y, w, None):  # noqa: SLF001
             return
         with self._rollback_on_error():
             row = self._row(x, learning=True)

@@ -38,6 +38,10 @@ class Compiled:
 
     _compiled: Any = None  # the state, while the learned attributes are not in the instance
 
+    @property
+    def _single(self) -> Any:
+        return self._compiled
+
     def _learn_in_place(
         self, x: RowLike, y: ArrayLike | None, sample_weight: float, time: TimeLike | None
     ) -> bool:

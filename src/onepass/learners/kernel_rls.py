@@ -537,15 +537,6 @@ class KernelRLS(Compiled):
         )
         return {"posterior_": posterior}
 
-    def _learn_few(self, X: Any, y: Any) -> Array | None:
-        compiled = None if "classes_" in self.__dict__ else self._compiled
-        plain = type(X) is np.ndarray and isinstance(y, (list, np.ndarray))
-        if compiled is None or not plain or X.ndim != 2 or not len(X) == len(y) == 1:
-            return None
-        predicted = compiled.predict_one(X[0])
-        learned = predicted is not None and compiled.learn_one(X[0], y[0], 1.0)
-        return np.array([predicted]) if learned else None
-
     def _too_large(self, Y: Floats) -> NumericalError:
         return NumericalError(
             "targets, errors and their squares must stay within float64, and weights "

@@ -137,6 +137,7 @@ class Perceptron(Linear, Classifier):
         return rng.standard_normal((d, 1)) * HALVES if c == 2 else rng.standard_normal((d, c))
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
+        self._decompile()
         moves = np.full(len(X), 0.5 * float(self.step_size)) * (1.0 if s is None else s)
         with np.errstate(all="ignore"):  # overflow is rejected below
             weights, offset, predictions, mistakes = self._learn_rows(X, Y, moves, class_mask)

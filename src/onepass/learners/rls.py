@@ -23,7 +23,7 @@ import math
 import warnings
 from collections.abc import Collection
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, Self, cast, overload
+from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 
@@ -126,7 +126,6 @@ class LeastSquares(Learner):
     time_ = State[Any]()  # of the last row, with forgetting by time
     time_aware_ = State[bool]()
     times_ = State[Array]()  # of the stored rows, with windows of a time span
-    _single = cast("Any", None)  # the view of ``state_`` in which single rows are learned
 
     # -- parameters --------------------------------------------------------------------------------
 
@@ -299,34 +298,6 @@ class LeastSquares(Learner):
                 _CHECKED if plain else 0, chosen.clock is not None,
             )  # fmt: skip
 
-    def _learn_few(self, X: Any, y: Any) -> Any:
-        own, chosen = self.__dict__, self._rule()
-        if self._single is None or "classes_" in own or chosen.clock is not None:
-            return None
-        if validation.is_small_table(X, CACHED_VALUES):
-            X = validation.matrix(X, **self._shape())[0]
-            y = validation.series_array(y)
-        d, c = self.n_features_in_, own["n_outputs_"]
-        if not validation.is_matrix(X, d):
-            return None
-        n, shape = len(X), (len(X), c)[: own["target_ndim_"]]
-        if type(y) is not np.ndarray or y.dtype != np.float64 or not y.flags.aligned:
-            return None
-        if not 1 <= n * d * d <= _BRIEF or y.shape != shape:
-            return None
-        if not (linalg.finite(y) and _largest(X, y, None) <= _LARGEST**0.4):
-            return None
-        errors, Y = np.empty((n, c)), y.reshape(n, c)
-        finite = native.loops.ls_learn(  # type: ignore[union-attr]
-            own["state_"], n, np.ascontiguousarray(X), np.ascontiguousarray(Y),
-            None, None, None, errors, False,  # noqa: FBT003
-        )  # fmt: skip
-        if not finite:
-            raise self._too_large(X, Y, None)
-        own["rows_seen_"] += n
-        self._warn_of_windup(chosen)
-        return y - errors.reshape(y.shape)
-
     def _learn_at(
         self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Array | None
     ) -> Floats:
@@ -439,12 +410,6 @@ class LeastSquares(Learner):
             )
 
     # -- reading -----------------------------------------------------------------------------------
-
-    def _predict_proba_in_place(self, x: RowLike) -> dict[Any, float] | None:
-        """Probabilities of one row by label; None if Python must convert the row first."""
-        single = self._single
-        found: dict[Any, float] | None = None if single is None else single.predict_proba_one(x)
-        return found
 
     @property
     def weights_(self) -> Floats:
@@ -864,6 +829,34 @@ class RLSRegressor(LeastSquares, Regressor):
             return predictions[0], std[0]
         prediction = self._initial_prediction(row)
         return prediction, prediction * 0.0 + np.inf
+
+    def _learn_few(self, X: Any, y: Any) -> Any:
+        own, chosen = self.__dict__, self._rule()
+        if self._single is None or chosen.clock is not None:
+            return None
+        if validation.is_small_table(X, CACHED_VALUES):
+            X = validation.matrix(X, **self._shape())[0]
+            y = validation.series_array(y)
+        d, c = self.n_features_in_, own["n_outputs_"]
+        if not validation.is_matrix(X, d):
+            return None
+        n, shape = len(X), (len(X), c)[: own["target_ndim_"]]
+        if type(y) is not np.ndarray or y.dtype != np.float64 or not y.flags.aligned:
+            return None
+        if not 1 <= n * d * d <= _BRIEF or y.shape != shape:
+            return None
+        if not (linalg.finite(y) and _largest(X, y, None) <= _LARGEST**0.4):
+            return None
+        errors, Y = np.empty((n, c)), y.reshape(n, c)
+        finite = native.loops.ls_learn(  # type: ignore[union-attr]
+            own["state_"], n, np.ascontiguousarray(X), np.ascontiguousarray(Y),
+            None, None, None, errors, False,  # noqa: FBT003
+        )  # fmt: skip
+        if not finite:
+            raise self._too_large(X, Y, None)
+        own["rows_seen_"] += n
+        self._warn_of_windup(chosen)
+        return y - errors.reshape(y.shape)
 
     def _initial_prediction(self, row: Floats) -> Any:
         return predicted_initially(self.initial_coef, row)

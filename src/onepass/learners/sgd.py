@@ -95,6 +95,7 @@ class BaseSGD(Linear):
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
         slope, rule, l2 = self._check_parameters()
+        self._decompile()
         with np.errstate(all="ignore"):  # overflow is rejected below
             steps = rule.steps(len(X), s, self.steps_, l2)
             *state, predictions = self._gradient_descent(
@@ -110,7 +111,7 @@ class BaseSGD(Linear):
         return slope.number, slope.parameter, rule.single(self.steps_, l2)
 
     def _problems(self) -> tuple[Floats, Floats, Floats]:
-        return self.weights_, self.offset_, self._statistics(self._check_parameters()[1])
+        return self.weights_, self.offset_, self.statistics_
 
     def _check_finite(self, predictions: Floats, *state: Floats) -> None:
         bad = ~np.isfinite(predictions).all(axis=1)

@@ -74,6 +74,8 @@ __all__ = [
     "labels",
     "matrix",
     "objects_to_floats",
+    "only",
+    "only_row",
     "range_words",
     "refuse_nonfinite",
     "row_vector",
@@ -140,6 +142,7 @@ def refuse_nonfinite(array: Floats, what: str, names: Sequence[str] | None) -> N
 
 
 _PLAIN = frozenset({float, int})
+_ROWS = frozenset({np.ndarray, list, tuple})
 _REAL = (int, float, np.integer, np.floating)
 _WHOLE = (int, np.integer)
 _NOT_NUMBERS = (str, bytes, np.datetime64, np.timedelta64)
@@ -162,6 +165,19 @@ def is_matrix(X: object, d: int) -> TypeGuard[Floats]:
         and X.flags.aligned
         and is_finite(X)
     )
+
+
+def only(values: object) -> Any:
+    """The only element, or row, of an array or a list; None for other objects and sizes."""
+    if type(values) is np.ndarray:
+        return values[0] if values.shape[:1] == (1,) else None
+    return values[0] if type(values) is list and len(values) == 1 else None
+
+
+def only_row(X: object) -> Any:
+    """The only row of an array or a list, which is not validated; None for other blocks."""
+    x = only(X)
+    return x if type(x) in _ROWS else None
 
 
 def is_small_table(X: object, values: int) -> bool:
@@ -336,6 +352,8 @@ def check_contains_rows(values: object, what: str = "X") -> None:
     TypeMismatchError
         The message names the remedy for this kind.
     """
+    if isinstance(values, np.ndarray):
+        return
     if hasattr(values, "toarray") and hasattr(values, "nnz"):
         raise TypeMismatchError(
             f"`{what}` must be a dense array, got the sparse {type(values).__name__}. "
@@ -346,7 +364,7 @@ def check_contains_rows(values: object, what: str = "X") -> None:
             f"`{what}` must contain rows, got one dict. Pass a list of dicts, one per "
             "row, or call predict_one or learn_one of a learner for a single row."
         )
-    if what != "X" or isinstance(values, np.ndarray):
+    if what != "X":
         return
     dicts = isinstance(values, (list, tuple)) and bool(values) and isinstance(values[0], Mapping)
     got = "None" if values is None else "a list of dicts" if dicts else f"a {type(values).__name__}"

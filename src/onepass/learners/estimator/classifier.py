@@ -61,7 +61,6 @@ class Classifier(ClassifierMixin, Learner):
     classes_: Array
     rows_seen_: int
     calibration_: Any = CalibrationState()
-    _compiled: Any = None  # as in Compiled
     _scores_blocks: ClassVar[bool] = True  # whether ``_learn`` returns the scores of all rows
 
     @property
@@ -105,6 +104,9 @@ class Classifier(ClassifierMixin, Learner):
         -------
         self
         """
+        known = classes is None or self._has_classes(classes)
+        if known and self._learn_only_row(X, y, sample_weight, time):
+            return self
         with self._rollback_on_error():
             if classes is not None:
                 X, names = validation.matrix(X, **self._shape())
@@ -228,10 +230,8 @@ class Classifier(ClassifierMixin, Learner):
 
     def _predict_proba_in_place(self, x: RowLike) -> dict[Any, float] | None:
         """Probabilities of one row by compiled code; None if Python must predict it."""
-        compiled = self._compiled
-        if not hasattr(compiled, "predict_proba_one"):
-            return None
-        probabilities: dict[Any, float] | None = compiled.predict_proba_one(x)
+        single = self._single
+        probabilities: dict[Any, float] | None = single and single.predict_proba_one(x)
         return probabilities
 
     def _calibrated_rows(self, n: int) -> list[int]:
@@ -351,6 +351,15 @@ class Classifier(ClassifierMixin, Learner):
             predictions = predictions.astype(object)
             predictions[~class_mask.any(axis=1)] = None
         return predictions
+
+    def _has_classes(self, classes: Any) -> bool:
+        """Whether these are the classes so far, in their order."""
+        names = classes.tolist() if type(classes) is np.ndarray else classes
+        own = self.__dict__.get("classes_")
+        return type(names) is list and own is not None and names == own.tolist()
+
+    def _as_block(self, prediction: Any) -> Array:
+        return np.array([prediction], dtype=self.classes_.dtype)
 
     def _initial_prediction(self, row: Floats) -> Any:
         del row

@@ -71,6 +71,8 @@ class Learner(BaseEstimator, ABC):
 
     _merge_parameters: ClassVar[tuple[str, ...]] = ()
     """The parameters that must be equal in two learners that are merged."""
+    _single: Any = None
+    """Compiled code that predicts single rows in the present state."""
     _square: ClassVar[bool] = False  # whether the state is quadratic in the number of features
 
     n_features_in_: int
@@ -169,8 +171,9 @@ class Learner(BaseEstimator, ABC):
 
     def _learn_few(self, X: TableLike, y: ArrayLike | None) -> Array | None:
         """Learn a small block by a fast path and return predictions; None if there is no path."""
-        del X, y
-        return None
+        predictions = self._predict_only_row(X)
+        learned = predictions is not None and self._learn_only_row(X, y, None, None)
+        return predictions if learned else None
 
     def frozen_copy(self) -> Any:
         """Return a copy for prediction that later learning of this learner does not change.
@@ -241,7 +244,9 @@ class Learner(BaseEstimator, ABC):
         -------
         self
         """
-        few = sample_weight is None and time is None
+        if self._learn_only_row(X, y, sample_weight, time):
+            return self
+        few = sample_weight is None and time is None and validation.only_row(X) is None
         if few and self._learn_few(X, y) is not None:
             return self
         with self._rollback_on_error():
@@ -288,6 +293,9 @@ class Learner(BaseEstimator, ABC):
         NotFittedError
             If no row was learned.
         """
+        predictions = self._predict_only_row(X)
+        if predictions is not None:
+            return predictions
         return self._to_predictions(self._scores(self._matrix(X)), None)
 
     # -- single rows ---------------------------------------------------------------------------
@@ -323,14 +331,14 @@ class Learner(BaseEstimator, ABC):
             plain = isinstance(sample_weight, (int, float)) and sample_weight == 1
             s = None if plain else validation.weights([sample_weight], 1)
             if not hasattr(self, "n_features_in_"):
-                names = [str(name) for name in x] if isinstance(x, Mapping) else None
+                names = None
+                if row is not x and isinstance(x, Mapping):
+                    names = [str(name) for name in x]
                 self._set_features(row.shape[0], names)
             when = self._check_times(time, 1)
             Y, class_mask = self._receive_target(y, s)
             if s is None or s[0] > 0:
-                scores = self._learn_at(row[None, :], Y, s, class_mask, when)
-                self._calibrate(scores, Y, s, class_mask)
-                self._prepare_single_rows()
+                self._learn_and_calibrate(row[None, :], Y, s, class_mask, when)
         return self
 
     def _learn_in_place(
@@ -339,6 +347,31 @@ class Learner(BaseEstimator, ABC):
         """Learn a row in the present state; return False if it must be validated first."""
         del x, y, sample_weight, time
         return False
+
+    def _learn_only_row(
+        self,
+        X: TableLike,
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+        time: TimeLike | None,
+    ) -> bool:
+        """Learn a block of one row as ``learn_one``; return False if it must be validated first."""
+        x = validation.only_row(X)
+        weight = 1.0 if sample_weight is None else validation.only(sample_weight)
+        when = None if time is None else validation.only(time)
+        if x is None or (when is None) != (time is None):
+            return False
+        return self._learn_in_place(x, validation.only(y), weight, when)
+
+    def _predict_only_row(self, X: TableLike) -> Array | None:
+        """Predict a block of one row as ``predict_one``; None if it must be validated first."""
+        x, single = validation.only_row(X), self._single
+        prediction = None if x is None or single is None else single.predict_one(x)
+        return None if prediction is None else self._as_block(prediction)
+
+    def _as_block(self, prediction: Any) -> Array:
+        """The predictions of a block of one row."""
+        return np.array([prediction])
 
     def _prepare_single_rows(self) -> None:
         """Let further rows be learned in place, if that is supported."""
@@ -499,7 +532,7 @@ class Learner(BaseEstimator, ABC):
     @property
     def _started(self) -> bool:
         """Whether the learned attributes are initialised."""
-        return hasattr(self, "rows_seen_")
+        return "rows_seen_" in self.__dict__
 
     def _check_times(self, time: TimeLike | None, n: int) -> Any:
         """Validate the times of n rows, (n,); None if the learner uses no times."""
@@ -566,8 +599,18 @@ class Learner(BaseEstimator, ABC):
                     return Y, class_mask, None
                 array, Y, s = array[on], Y[on], s[on]
                 class_mask, when = (None if a is None else a[on] for a in (class_mask, when))
-            scores = self._learn_at(array, Y, s, class_mask, when)
-            return scores, class_mask, self._calibrate(scores, Y, s, class_mask)
+            scores, fitted = self._learn_and_calibrate(array, Y, s, class_mask, when)
+            return scores, class_mask, fitted
+
+    def _learn_and_calibrate(
+        self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None, time: Array | None
+    ) -> tuple[Floats, Any]:
+        """Learn rows; return their scores and calibration. After one row, others may follow."""
+        scores = self._learn_at(X, Y, s, class_mask, time)
+        fitted = self._calibrate(scores, Y, s, class_mask)
+        if len(X) == 1:
+            self._prepare_single_rows()
+        return scores, fitted
 
     def _learn_weighted_runs(
         self, X: Floats, Y: Floats, s: Floats, class_mask: Array | None, time: Array | None
