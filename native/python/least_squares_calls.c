@@ -2,6 +2,7 @@
    onepass/native.py. */
 #include "buffers.h"
 
+#include <float.h>
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "reading.h"
 
 static const double HUGE_SQUARES = 1e200;
+static const double UNSEEN = -DBL_MAX / 4; /* the score of a class without rows */
 
 /* How single rows are read: no state, so that learners may share it. */
 typedef struct {
@@ -264,7 +266,93 @@ static void drop_format(Format *self)
     Py_DECREF(type);
 }
 
-static PyType_Slot slots[] = {{Py_tp_new, make_format}, {Py_tp_dealloc, drop_format}, {0, NULL}};
+/* row(x, out): write a row; return whether that was possible. */
+static PyObject *format_row(Format *self, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer view;
+    const Reading *reading = &self->reading;
+    double *out = count == 2 ? numbers_of(args[1], "d", reading->d, 1, &view) : NULL;
+    if (!out)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "row: expected x and out");
+    const int good = read_row(reading, args[0], out);
+    PyBuffer_Release(&view);
+    return PyBool_FromLong(good);
+}
+
+/* example(x, label, weight, out): write a row, the index of its label, and its weight. */
+static PyObject *format_example(Format *self, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer view;
+    const Reading *reading = &self->reading;
+    double *out = count == 4 ? numbers_of(args[3], "d", reading->d + 2, 1, &view) : NULL;
+    if (!out)
+        return PyErr_Occurred()
+                   ? NULL
+                   : PyErr_Format(PyExc_TypeError, "example: expected x, label, weight and out");
+    double *label = out + reading->d;
+    int good = read_row(reading, args[0], out) && reading->labels != Py_None;
+    label[0] = good ? (double)read_label(reading, args[1]) : -1.0;
+    label[1] = read_number(reading, args[2]);
+    good = label[0] >= 0.0 && label[1] > 0.0;
+    PyBuffer_Release(&view);
+    return PyBool_FromLong(good);
+}
+
+/* The scores (c) of a buffer; NULL if a score is infinite or as low as UNSEEN, or with an error. */
+static double *finite_scores(Format *self, PyObject *given, Py_buffer *view)
+{
+    double *scores = numbers_of(given, "d", self->reading.c, 0, view);
+    for (Py_ssize_t k = 0; scores && k < self->reading.c; k++)
+        if (!(fabs(scores[k]) < -UNSEEN || scores[k] == UNSEEN)) {
+            PyBuffer_Release(view);
+            return NULL;
+        }
+    return scores;
+}
+
+/* prediction(scores): the label or the numbers; None if a score is not finite. */
+static PyObject *format_prediction(Format *self, PyObject *given)
+{
+    Py_buffer view;
+    double *scores = finite_scores(self, given, &view);
+    if (!scores)
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    PyObject *prediction = prediction_object(&self->reading, scores);
+    PyBuffer_Release(&view);
+    return prediction;
+}
+
+/* probabilities(scores, calibration): by label; None if a score is not finite. */
+static PyObject *format_probabilities(Format *self, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer view, state = {0};
+    double *scores = count == 2 ? finite_scores(self, args[0], &view) : NULL;
+    if (!scores)
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    PyObject *shares = NULL;
+    const Py_ssize_t size = CLASSES_AT + 2 * self->reading.c;
+    if (args[1] == Py_None || numbers_of(args[1], "d", size, 0, &state))
+        shares = probabilities_object(&self->reading, scores, state.buf);
+    PyBuffer_Release(&state);
+    PyBuffer_Release(&view);
+    return shares;
+}
+
+static PyMethodDef format_methods[] = {
+    {"row", (PyCFunction)(void (*)(void))format_row, METH_FASTCALL,
+     "row(x, out): return whether the row was written."},
+    {"example", (PyCFunction)(void (*)(void))format_example, METH_FASTCALL,
+     "example(x, label, weight, out): return whether the row was written."},
+    {"prediction", (PyCFunction)format_prediction, METH_O,
+     "prediction(scores): the prediction, or None."},
+    {"probabilities", (PyCFunction)(void (*)(void))format_probabilities, METH_FASTCALL,
+     "probabilities(scores, calibration): by label, or None."},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot slots[] = {{Py_tp_new, make_format},
+                              {Py_tp_dealloc, drop_format},
+                              {Py_tp_methods, format_methods},
+                              {0, NULL}};
 PyType_Spec format_spec = {"onepass._compiled.Format", sizeof(Format), 0, Py_TPFLAGS_DEFAULT,
                            slots};
 

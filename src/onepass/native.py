@@ -13,7 +13,7 @@ from types import ModuleType
 
 __all__ = ["loops", "status"]
 
-_VERSION = 10  # of the functions below, as in native/python/module.c; other versions are not used
+_VERSION = 11  # of the functions below, as in native/python/module.c; other versions are not used
 
 
 def _load() -> tuple[ModuleType | None, str]:
@@ -69,6 +69,11 @@ of numbers, or a dict with the keys ``names``; numbers are Python's or of the ty
 Predictions are converted by the type ``number``, are vectors if ``number`` is a function that
 creates an array of c doubles, or are elements of ``labels``, whose outputs are ``places``.
 
+``row(x, out)`` writes a row (d,), and ``example(x, label, weight, out)`` a row, the index of its
+label and its weight (d + 2,); they return whether they could. ``prediction(scores)`` and
+``probabilities(scores, calibration)``, by label, with the state of a calibration or None, return
+None if a score (c,) is infinite.
+
 ``Single(vector, format, calibration, rows, timed)`` is a view of a vector, which learns and
 predicts single rows of a ``Format``. ``calibration`` is None or the state (4 + 2 c,) of a
 calibration, which is updated. The row number ``rows`` is left to Python; with 0, none. Rows must be
@@ -92,6 +97,19 @@ be None. A row whose first target is NaN has none. Returns whether all numbers a
 ``calibrate(n, c, state, scores, labels, weights, fitted)`` updates the state (4 + 2 c,) of a
 calibration with the scores (n, c), the classes (n,) and the weights (n,) of rows, and writes the
 scale and offsets after each, (n, 1 + c).
+
+The functions of class moments read or change the vector of :mod:`onepass.learners.class_means`,
+for k matrices of sums, c classes and d features; w is d + 1 rounded up to a multiple of 8.
+``class_learn(dsyrk, k, c, d, vector, n, X, labels, weights, limit)`` learns rows X (n, d) of the
+classes ``labels`` (n,), with BLAS's function ``dsyrk`` in a capsule, and returns the number of rows
+before the first one that is farther than ``limit`` from its mean.
+``class_lines(k, c, d, vector, cosine, share, variance, shares, lines)`` writes the lines (c + 2, w)
+of ``Moments.lines``, and ``class_along(c, d, lines, n, X, scores)`` scores (n, c) from them.
+``class_factor(d, sums, factor, add, U)`` factorises factor · sums + add · I = UᵀU, from the upper
+triangle of sums (d, d), and writes U (w + 1, w), whose last row is 1 / its diagonal and half the
+log determinant; it returns False if the matrix is singular.
+``class_quadratic(c, d, means, factors, shares, n, X, scores)`` writes quadratic scores (n, c) from
+a tuple of such U for the classes, priors up to a factor (c,), and the vector without sums.
 
 ``transpose(n, columns, rows)`` writes a tuple of q columns of n numbers each, arrays of any stride
 and any type of integers, booleans, float32 or float64, as the rows (n, q); it returns whether all

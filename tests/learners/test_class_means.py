@@ -1,12 +1,18 @@
 """NearestClassMean and the moments of classes against batch means."""
 
+import copy
+import pickle
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.neighbors import NearestCentroid
 
 import onepass as op
+from onepass import native
 from onepass.errors import NumericalError, ParameterError
 from onepass.learners.class_means import Moments
 
@@ -37,11 +43,11 @@ def test_moments_equal_batch_moments(seed: int, offset: float) -> None:
     for k in range(4):
         u, Z = s[y == k], exact[y == k]
         mean = u @ Z / u.sum()
-        found = (moments.means.origins[k] - offset) + moments.means.offsets[k]
+        found = (moments.origins[k] - offset) + moments.offsets[k]
         np.testing.assert_allclose(found, mean, rtol=0, atol=1e-12 * np.abs(exact).max())
         squares = (Z - mean).T @ (u[:, None] * (Z - mean))
         np.testing.assert_allclose(moments.sums[k], squares, rtol=1e-9, atol=1e-9)
-        assert moments.means.mass[k] == u.sum()
+        assert moments.mass[k] == u.sum()
 
 
 def test_predictions_equal_scikit_learn_nearest_centroid() -> None:
@@ -124,3 +130,115 @@ def test_invalid_metric_and_overflow_are_refused() -> None:
     model.set_params(metric="l1")
     with pytest.raises(ParameterError, match="`metric`"):
         model.predict([[1.0]])
+
+
+MODELS = [
+    op.NearestClassMean(),
+    op.NearestClassMean("cosine"),
+    op.StreamingLDA(),
+    op.StreamingLDA("oas"),
+    op.StreamingLDA(0.1, target="variance", priors="uniform"),
+    op.StreamingQDA(),
+    op.StreamingQDA(0.0),
+]
+
+
+def measured(rng: np.random.Generator, n: int, d: int, c: int) -> tuple[np.ndarray, list[str]]:
+    """Smooth, correlated rows far from 0, of named classes in blocks of time."""
+    walk = np.cumsum(rng.normal(size=(n, d)), axis=0) * 0.05
+    y = np.sort(rng.integers(0, c, n))[(np.arange(n) * 7) % n]
+    mixing = np.eye(d) + 0.5 * rng.normal(size=(d, d)) / np.sqrt(d)
+    X = (rng.normal(size=(n, d)) + walk) @ mixing + 3.0 * rng.normal(size=(c, d))[y] + 100.0
+    return X, [f"class {k}" for k in y.tolist()]
+
+
+def learned_by_rows(model: Any, X: np.ndarray, y: list[str]) -> Any:
+    """Learn rows as arrays, lists and tuples."""
+    kinds: list[Any] = [lambda x: x, np.ndarray.tolist, lambda x: tuple(x.tolist())]
+    for i, (x, label) in enumerate(zip(X, y, strict=True)):
+        model.learn_one(kinds[i % 3](x), label, 1.0 + (i % 4 == 0))
+    return model
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+@pytest.mark.parametrize(("d", "c"), [(1, 2), (3, 2), (8, 3), (17, 5), (40, 10)])
+def test_rows_in_place_equal_one_block(
+    model: Any, d: int, c: int, rng: np.random.Generator
+) -> None:
+    X, y = measured(rng, 500, d, c)
+    s = 1.0 + (np.arange(500) % 4 == 0)
+    block = clone(model).partial_fit(X, y, sample_weight=s)
+    rows = learned_by_rows(clone(model), X, y)
+    assert (rows._format is not None) == (native.loops is not None)
+    assert rows.rows_seen_ == block.rows_seen_ == 500
+    np.testing.assert_allclose(rows.moments_.mass, block.moments_.mass)
+    np.testing.assert_allclose(rows.means_, block.means_, rtol=1e-13)
+    scale = np.abs(block.moments_.vector).max()
+    np.testing.assert_allclose(rows.moments_.vector, block.moments_.vector, atol=1e-13 * scale)
+    assert [rows.predict_one(x) for x in X[:50]] == block.predict(X[:50]).tolist()
+    shares = [list(rows.predict_proba_one(x).values()) for x in X[:50]]
+    np.testing.assert_allclose(shares, block.predict_proba(X[:50]), atol=1e-7)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+@pytest.mark.parametrize("d", [1, 7, 8, 9, 70])
+def test_compiled_scores_equal_plain_ones(
+    model: Any, d: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = measured(rng, 400, d, 4)
+    y[:3] = ["of one row", "of two rows", "of two rows"]
+    scores = []
+    for loops in (native.loops, None):
+        monkeypatch.setattr(native, "loops", loops)
+        learner = clone(model).set_params(classes=["none"])
+        scores.append(learner.partial_fit(X, y).decision_function(X[:60]))
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-8, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_copies_do_not_follow_rows_in_place(model: Any, rng: np.random.Generator) -> None:
+    X, y = measured(rng, 200, 5, 3)
+    learner = learned_by_rows(clone(model), X[:100], y[:100])
+    learner.predict(X)
+    copies = [
+        copy.copy(learner), copy.deepcopy(learner), learner.frozen_copy(),
+        pickle.loads(pickle.dumps(learner)),  # noqa: S301  its own
+    ]  # fmt: skip
+    before = learner.predict_proba(X)
+    learned_by_rows(learner, X[100:], y[100:])
+    assert not np.array_equal(learner.predict_proba(X), before)
+    for twin in copies:
+        np.testing.assert_array_equal(twin.predict_proba(X), before)
+    whole = learned_by_rows(copies[0], X[100:], y[100:])
+    np.testing.assert_array_equal(whole.predict_proba(X), learner.predict_proba(X))
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_rows_out_of_range_leave_rows_in_place_unchanged(
+    model: Any, rng: np.random.Generator
+) -> None:
+    X, y = measured(rng, 60, 3, 2)
+    learner = learned_by_rows(clone(model), X, y)
+    before = learner.moments_.vector.copy()
+    with pytest.raises(NumericalError, match="small enough to square"):
+        learner.learn_one([1e200, 0.0, 0.0], y[0])
+    with pytest.raises(ValueError, match="NaN"):
+        learner.learn_one([np.nan, 0.0, 0.0], y[0])
+    learner.learn_one(X[0], y[0], 0.0)
+    np.testing.assert_array_equal(learner.moments_.vector, before)
+    learner.learn_one([1e120, 0.0, 0.0], y[0])  # on a copy
+    assert np.isfinite(learner.decision_function(X)).all()
+    assert learner.predict_one(X[0]) in y
+
+
+def test_new_class_and_parameter_apply_from_next_row(rng: np.random.Generator) -> None:
+    X, y = measured(rng, 120, 4, 2)
+    learner = learned_by_rows(op.StreamingLDA(), X, y)
+    learner.learn_one(X[0], "another")
+    learner.learn_one(X[1], "another")
+    assert learner.counts_.sum() == 120 + 30 + 2
+    learner.set_params(priors="uniform")
+    np.testing.assert_allclose(learner.priors_, 1 / 3)
+    learner.shrinkage = 2.0
+    with pytest.raises(ParameterError, match="`shrinkage`"):
+        learner.learn_one(X[0], y[0])

@@ -215,3 +215,20 @@ def test_similarity_of_single_row_equals_block(kind: str) -> None:
     compare, _ = SIMILARITIES[kind]
     alone = [ROW_SIMILARITIES[kind](z, B, float(length), b) for z, length in zip(A, a, strict=True)]
     assert_array_equal(np.array(alone), compare(A, B, a, b))
+
+
+@pytest.mark.parametrize("kind", ["cosine", "euclidean"])
+@pytest.mark.parametrize("limit", [None, 7])
+def test_scores_within_block_are_those_before_each_row(
+    kind: str, limit: int | None, rng: np.random.Generator
+) -> None:
+    X, labels, s = random_rows(300, 6, 3, int(rng.integers(2**31)))
+    X[200:250] = X[:50]  # classes tie
+    rules, scored, scores = Rules(0.9, kind, None, limit), rng.random(300) < 0.5, np.zeros((300, 3))
+    match_and_update(Prototypes.start(6), rules, X, X, labels, s, scored, scores)
+    stock = Prototypes.start(6)
+    for i in range(300):
+        row = slice(i, i + 1)
+        expected = stock.best(X[row], kind, 3)[0] if scored[i] else np.zeros(3)
+        np.testing.assert_array_equal(scores[i], expected)
+        stock, _ = match_and_update(stock, rules, X[row], X[row], labels[row], s[row])

@@ -1,7 +1,7 @@
 """Learners, one file for each algorithm."""
 
 from onepass.learners.art_ipca import ARTIPCAClassifier, ARTIPCACluster
-from onepass.learners.class_means import Means, Moments, NearestClassMean
+from onepass.learners.class_means import Moments, NearestClassMean
 from onepass.learners.conformal import Conformal
 from onepass.learners.discriminant import StreamingLDA, StreamingQDA
 from onepass.learners.discriminant_axes import DiscriminantAxes
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 STATES = (
-    ARTIPCACluster, DiscriminantAxes, KernelPosterior, Means, Moments, Page, Prototypes,
+    ARTIPCACluster, DiscriminantAxes, KernelPosterior, Moments, Page, Prototypes,
     PrototypeTree,
 )  # fmt: skip
 """The registered private classes."""

@@ -34,7 +34,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Sequence
 from dataclasses import KW_ONLY, dataclass
-from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
@@ -234,8 +233,10 @@ class BaseARTIPCA(Learner):
             return axes.grown(d)
         return cast("Axes | None", axes)
 
-    def _match_and_update(self, X: Floats, labels: Array, s: Floats | None) -> TreeMatches:
-        """Learn rows; return what each row matched."""
+    def _match_and_update(
+        self, X: Floats, labels: Array, s: Floats | None, scored: Collection[int] = ()
+    ) -> TreeMatches:
+        """Learn rows; return what each row matched, and the scores of some rows."""
         self._check_not_compact("learn")
         levels, weights = self._level_rules(), np.ones(len(X)) if s is None else s
         if s is not None and not s.sum() + self.prototype_store_.all("weights").sum() < _MAX_WEIGHT:
@@ -248,7 +249,8 @@ class BaseARTIPCA(Learner):
                 f"rows must be small enough to square and sum, below {_LARGEST:g}, got values up "
                 f"to {linalg.magnitude(X):.3g}. Divide the features by a constant."
             )
-        self._tree, matches = self._tree.learn(levels, X, labels, weights)
+        wanted = np.isin(np.arange(len(X)), list(scored))
+        self._tree, matches = self._tree.learn(levels, X, labels, weights, wanted)
         return matches
 
     def _merge(self, other: Self, layout: Layout) -> None:
@@ -465,22 +467,16 @@ class ARTIPCAClassifier(BaseARTIPCA, Classifier):
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
         X, labels = X.astype(np.float64, copy=False), Y.argmax(axis=1)
-        static = self.pca_mode_ == "static" and self.axes_ is not None and not self.axes_.mass
-        joint = self.by_task or static  # axes of all rows
-        rows, state = self._calibrated_rows(len(X)), self.calibration_
-        scores = np.zeros(Y.shape)
-        for a, b in pairwise([0, len(X)] if joint else sorted({0, len(X), *rows})):
-            with np.errstate(all="ignore"):  # rows that are too large raise an error below
-                for i in rows if joint else {a}.intersection(rows):
-                    row = self._scores(X[i : i + 1])[0]
-                    row = row if class_mask is None else np.where(class_mask[i], row, -np.inf)
-                    weight = None if s is None else s[i : i + 1]
-                    state, _ = calibration.updated(state, row[None], labels[i : i + 1], weight)
-            weights = None if s is None else s[a:b]
-            winners = self._match_and_update(X[a:b], labels[a:b], weights).labels
-            matched = np.flatnonzero(winners >= 0)
-            scores[a + matched, winners[matched]] = 1.0
-        self.calibration_ = state
+        rows = self._calibrated_rows(len(X))
+        matches = self._match_and_update(X, labels, s, rows)
+        used = matches.scores[rows]
+        if class_mask is not None:
+            used = np.where(class_mask[rows], used, -np.inf)
+        self.calibration_, _ = calibration.updated(
+            self.calibration_, used, labels[rows], None if s is None else s[rows]
+        )
+        matched, scores = np.flatnonzero(matches.labels >= 0), np.zeros(Y.shape)
+        scores[matched, matches.labels[matched]] = 1.0
         return scores
 
     def _calibrate(self, *rows: object) -> Any:

@@ -1,14 +1,12 @@
 """Class moments in one pass, and the nearest class mean classifier.
 
-With M_k the weight of the rows of class k before a block, and w, b the block's weight and mean of
-that class [1],
+With M_k the weight of the rows of class k before a row x of weight w [1],
 
-    μ_k ← μ_k + w / (M_k + w) · (b − μ_k),      M_k ← M_k + w                              (1)
+    μ_k ← μ_k + w / (M_k + w) · (x − μ_k),      M_k ← M_k + w                              (1)
 
-and the sums of squares and products about μ_k grow by those about b, and by those of one additional
-row ([1] (2.1)),
+and the sums of squares and products about μ_k grow by those of
 
-    √(M_k w / (M_k + w)) · (b − μ_k)                                                       (2)
+    √(M_k w / (M_k + w)) · (x − μ_k)                                                       (2)
 
 All values are relative to the first row of the class: digits that its rows share (as in 1e8 +
 small) are removed exactly before anything is summed or squared, and nothing is subtracted from the
@@ -18,8 +16,12 @@ rounding. The score of class k by the nearest mean [2] is
     (x − m)ᵀ(μ_k − m) − ½ ‖μ_k − m‖²  =  −½ ‖x − μ_k‖² + ½ ‖x − m‖²                        (3)
 
 with m the mean of the means, which cancels between classes and avoids rounding errors; or the
-cosine of x and μ_k. Prequential predictions need the moments before each row, which costs far more
-than updating them: they are computed in ``test_then_train`` only.
+cosine of x and μ_k. Prequential predictions need the scores before each row, which cost more than
+learning it: blocks compute them in ``test_then_train``, and for rows that fit probabilities.
+
+The state is one vector, in which compiled code learns single rows of plain numbers in place; blocks
+are learned in a copy, by the same loop. The rows (2) of a block are added to the sums by one call
+of BLAS.
 
 Cost: learning a row takes O(d) time without sums and O(d²) with them; predicting a row O(cd).
 Memory is O(cd), and O(d²) for each matrix of sums.
@@ -33,44 +35,104 @@ Memory is O(cd), and O(d²) for each matrix of sums.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection
-from dataclasses import KW_ONLY, dataclass, field, replace
+from collections.abc import Callable, Collection
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 
-from onepass import linalg
+from onepass import linalg, native
 from onepass.declared import check_parameters, param
 from onepass.errors import NotFittedError, NumericalError
+from onepass.learners.compiled import row_format
 from onepass.learners.estimator import Classifier, Layout
-from onepass.types import Array, ArrayLike, Floats, TimeLike
+from onepass.linalg import calibration, capsule
+from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.table import TableLike
 
-__all__ = ["UNSEEN", "ClassLearner", "CovarianceType", "Means", "Moments", "NearestClassMean"]
+__all__ = [
+    "UNSEEN",
+    "ClassLearner",
+    "CovarianceType",
+    "Moments",
+    "NearestClassMean",
+    "along",
+    "width_of",
+]
 
 
+COVARIANCES = ("none", "pooled", "each")
 CovarianceType: TypeAlias = Literal["none", "pooled", "each"]
 """Covariances that a learner stores: none, one for all classes, or one for each class."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Means:
-    """Class means.
+class Moments:
+    """Class means, and sums of squares and products about them, in one vector.
 
     Parameters
     ----------
-    origins : ndarray of shape (c, d)
-        The first row of each class; 0 for a class without rows.
-    offsets : ndarray of shape (c, d)
-        μ_k relative to the first row.
-    mass : ndarray of shape (c,)
-        M_k.
+    vector : ndarray of shape (c + 2 c d + k d²,)
+        The parts below, one after the other.
+    c, d : int
+        The numbers of classes and features.
+    covariances : {"none", "pooled", "each"}
+        Whether the number k of matrices of sums is 0, 1 or c.
     """
 
-    origins: Floats
-    offsets: Floats
-    mass: Floats
+    vector: Floats
+    c: int
+    d: int
+    covariances: CovarianceType
+    cached: dict[Any, Any] = field(init=False, repr=False, default_factory=dict)
+    """Derived values, such as factorisations, until the next row is learned; those of one class
+    by its index."""
+
+    @classmethod
+    def start(cls, d: int, c: int, covariances: CovarianceType) -> Moments:
+        """The moments before the first row."""
+        k = _matrices(covariances, c)
+        return cls(np.zeros(c + 2 * c * d + k * d * d), c, d, covariances)
+
+    @property
+    def _sound(self) -> bool:
+        """Whether the vector has the size of its parts."""
+        whole = type(self.c) is type(self.d) is int and min(self.c, self.d) >= 0
+        if not (whole and self.covariances in COVARIANCES and type(self.vector) is np.ndarray):
+            return False
+        size = self._means_end + _matrices(self.covariances, self.c) * self.d * self.d
+        return self.vector.shape == (size,) and self.vector.dtype == np.float64
+
+    @property
+    def _means_end(self) -> int:
+        return self.c + 2 * self.c * self.d
+
+    @property
+    def mass(self) -> Floats:
+        """M_k, (c,)."""
+        return self.vector[: self.c]
+
+    @property
+    def origins(self) -> Floats:
+        """The first row of each class, (c, d); 0 for a class without rows."""
+        return self.vector[self.c : self.c + self.c * self.d].reshape(self.c, self.d)
+
+    @property
+    def offsets(self) -> Floats:
+        """μ_k relative to the first row, (c, d)."""
+        return self.vector[self.c + self.c * self.d : self._means_end].reshape(self.c, self.d)
+
+    @property
+    def triangles(self) -> Floats:
+        """The upper triangles of the sums, (k, d, d)."""
+        return self.vector[self._means_end :].reshape(-1, self.d, self.d)
+
+    @property
+    def sums(self) -> Floats:
+        """Sums of squares and products about the means, (k, d, d)."""
+        upper = self.triangles
+        return upper + np.triu(upper, 1).transpose(0, 2, 1)
 
     @property
     def seen(self) -> Array:
@@ -83,166 +145,201 @@ class Means:
         means: Floats = self.origins + self.offsets
         return means
 
-    def recentred(self) -> Means:
-        """The same means, relative to themselves instead of the first rows."""
-        means = self.of_classes
-        return Means(means, (self.origins - means) + self.offsets, self.mass)
+    def copy(self) -> Moments:
+        """An independent copy."""
+        twin = Moments(self.vector.copy(), self.c, self.d, self.covariances)
+        twin.cached.update(self.cached)
+        return twin
 
-    def centered(self, X: Floats) -> tuple[Floats, Floats]:
-        """Means (c, d), 0 for classes without rows, and rows X (n, d); minus the mean of means."""
-        seen = self.seen
-        first = int(seen.argmax())
-        M = (self.origins - self.origins[first]) + self.offsets
-        center = M[seen].mean(axis=0)
-        M = np.where(seen[:, None], M - center, 0.0)
-        return M, (X - self.origins[first]) - center
+    def recentred(self) -> Moments:
+        """The same moments, with means relative to themselves instead of the first rows."""
+        new, means = self.copy(), self.of_classes
+        new.offsets[:] = (self.origins - means) + self.offsets
+        new.origins[:] = means
+        return new
 
-    def updated(self, X: Floats, labels: Array, s: Floats) -> tuple[Means, dict[int, Floats]]:
-        """The means after a block (1), and for each class the rows to add to its sums (2).
+    def moved(self, origins: Floats) -> Moments:
+        """The moments of rows to which ``origins``, (d,), are added."""
+        new = self.copy()
+        new.origins[self.seen] += origins
+        new.cached.clear()
+        return new
+
+    def learn(self, X: Floats, labels: Floats, s: Floats, limit: float = np.inf) -> int:
+        """Learn rows in place, one after the other; return the number of rows learned.
 
         Parameters
         ----------
         X : ndarray of float64 of shape (n, d)
-        labels : ndarray of int of shape (n,)
+        labels : ndarray of float64 of shape (n,)
             The index of the class of each row.
         s : ndarray of shape (n,)
             Weights > 0.
+        limit : float
+            The first row whose distance from a mean is larger in a feature is not learned.
         """
-        origins, offsets, mass, rows = self.origins, self.offsets.copy(), self.mass.copy(), {}
-        present = [int(labels[0])] if len(labels) == 1 else np.unique(labels).tolist()
-        for k in present:
-            of_class = slice(None) if len(present) == 1 else labels == k
-            of_class_X, u = X[of_class], s[of_class]
+        if self.covariances == "each" and "typical" not in self.cached:
+            for k in labels.tolist():
+                self.cached.pop(k, None)
+        else:
+            self.cached.clear()
+        if native.loops is None:
+            return self._learn_plainly(X, labels.astype(np.intp), s, limit)
+        k = _matrices(self.covariances, self.c)
+        learned: int = native.loops.class_learn(
+            capsule("dsyrk"), k, self.c, self.d, self.vector, len(X), X, labels, s, limit
+        )
+        return learned
+
+    def _learn_plainly(self, X: Floats, labels: Array, s: Floats, limit: float) -> int:
+        """Learn rows in place, as the compiled loop does."""
+        mass, origins, offsets, n = self.mass, self.origins, self.offsets, len(X)
+        rows = np.empty((n, self.d))
+        for i, (x, k, w) in enumerate(zip(X, labels, s, strict=True)):
+            apart = (x - origins[k]) - offsets[k] if mass[k] else np.zeros(self.d)
+            if not (np.abs(apart) <= limit).all():
+                n = i
+                break
             if not mass[k]:
-                origins = origins.copy() if origins is self.origins else origins
-                origins[k] = of_class_X[0]
-            D = (of_class_X - origins[k]) - offsets[k]
-            w = float(u.sum())
-            b = (u @ D) / w
+                origins[k] = x
             share = w / (mass[k] + w)
-            between = np.sqrt(share * mass[k]) * b  # (2)
-            within = np.sqrt(u)[:, None] * (D - b) if len(D) > 1 else D[:0]
-            rows[k] = np.concatenate((within, between[None, :]))
-            offsets[k] += share * b  # (1)
+            rows[i] = np.sqrt(share * mass[k]) * apart  # (2)
+            offsets[k] += share * apart  # (1)
             mass[k] += w
-        return Means(origins, offsets, mass), rows
+        for k in range(len(self.triangles)):
+            of_class = rows[:n] if self.covariances == "pooled" else rows[:n][labels[:n] == k]
+            self.triangles[k] += np.triu(of_class.T @ of_class)
+        return n
 
-    def placed(self, at: Array, d: int, outputs: Array, c: int) -> Means:
-        """Extend the means to d features and c classes; the new means are zero."""
-        origins, offsets, mass = np.zeros((c, d)), np.zeros((c, d)), np.zeros(c)
-        here = np.ix_(outputs, at)
-        origins[here], offsets[here], mass[outputs] = self.origins, self.offsets, self.mass
-        return Means(origins, offsets, mass)
+    def updated(self, X: Floats, labels: Array, s: Floats) -> Moments:
+        """The moments after a block, as in :meth:`learn`."""
+        new = self.copy()
+        new.learn(np.ascontiguousarray(X), labels.astype(np.float64), s)
+        return new
 
-    def merged(self, other: Means) -> tuple[Means, Floats]:
-        """The means of both learners, and the rows (2) to add to the sums, (c, d)."""
-        total = self.mass + other.mass
+    def placed(self, at: Array, d: int, outputs: Array, c: int) -> Moments:
+        """Extend the moments to d features and c classes; the new moments are zero."""
+        new = Moments.start(d, c, self.covariances)
+        new.mass[outputs] = self.mass
+        new.origins[np.ix_(outputs, at)] = self.origins
+        new.offsets[np.ix_(outputs, at)] = self.offsets
+        matrices = outputs if self.covariances == "each" else np.arange(len(new.triangles))
+        new.triangles[np.ix_(matrices, at, at)] = self.sums
+        new.triangles[:] = np.triu(new.triangles)
+        return new
+
+    def merged(self, other: Moments) -> Moments:
+        """The moments of the rows of both learners."""
+        new, total = Moments.start(self.d, self.c, self.covariances), self.mass + other.mass
         share = (other.mass / np.where(total > 0.0, total, 1.0))[:, None]
         one, two = self.seen[:, None], other.seen[:, None]
         apart = (other.origins - self.origins) + (other.offsets - self.offsets)
         apart = np.where(one & two, apart, 0.0)
-        origins = np.where(one, self.origins, other.origins)
-        offsets = np.where(one, self.offsets, other.offsets) + share * apart  # (1)
-        return Means(origins, offsets, total), np.sqrt(share * self.mass[:, None]) * apart  # (2)
+        new.mass[:] = total
+        new.origins[:] = np.where(one, self.origins, other.origins)
+        new.offsets[:] = np.where(one, self.offsets, other.offsets) + share * apart  # (1)
+        between = np.sqrt(share * self.mass[:, None]) * apart  # (2)
+        rows = between[:, None, :] if self.covariances == "each" else between[None]
+        for k in range(len(new.triangles)):
+            new.triangles[k] = self.triangles[k] + other.triangles[k]
+            new.triangles[k] += np.triu(rows[k].T @ rows[k])
+        return new
 
+    def centered(self) -> tuple[Floats, Floats, Floats]:
+        """Means (c, d) less their mean, 0 for classes without rows; its origin and centre, (d,)."""
+        seen, origin = self.seen, self.origins[self.seen.argmax()]
+        M = (self.origins - origin) + self.offsets
+        centre = M[seen].mean(axis=0)
+        return np.where(seen[:, None], M - centre, 0.0), origin.copy(), centre
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Moments:
-    """Class means, and sums of squares and products about them.
+    def lines(
+        self,
+        shares: Floats | None = None,
+        shrinkage: tuple[float | None, float | None] = (0.0, None),
+        *,
+        cosine: bool = False,
+    ) -> Floats | None:
+        """The linear functions of rows that are the scores of the classes.
 
-    Parameters
-    ----------
-    means : Means
-    sums : tuple of ndarray of shape (d, d)
-        Empty, one matrix for all classes, or one for each class.
-    each : bool
-        Whether there is one matrix for each class.
-    """
+        Parameters
+        ----------
+        shares : ndarray of shape (c,), optional
+            Priors up to a factor, > 0 for each class with rows. None for equal ones.
+        shrinkage : (float or None, float or None)
+            With pooled sums, the share ε and the variance v of Λ = (1 − ε) Σ + ε v I; None for
+            oracle approximating shrinkage, and for the mean variance. Otherwise Λ = I.
+        cosine : bool
+            Whether scores are cosines with the means.
 
-    means: Means
-    sums: tuple[Floats, ...]
-    each: bool
-    cached: list[Any] = field(init=False, repr=False, default_factory=list)
-    """Derived values, such as factorisations, cached until the next row is learned."""
-
-    @classmethod
-    def start(cls, d: int, c: int, covariances: CovarianceType) -> Moments:
-        """The moments before the first row."""
-        n = {"none": 0, "pooled": 1, "each": c}[covariances]
-        means = Means(np.zeros((c, d)), np.zeros((c, d)), np.zeros(c))
-        return cls(means, tuple(np.zeros((d, d)) for _ in range(n)), covariances == "each")
-
-    @property
-    def finite(self) -> bool:
-        """Whether all values are finite."""
-        return bool(
-            np.isfinite(self.means.offsets).all()
-            and all(np.isfinite(np.diagonal(S)).all() for S in self.sums)
+        Returns
+        -------
+        lines : ndarray of shape (c + 2, width_of(d)), optional
+            An origin o, a centre m, and weights w and offsets b in column d of each class, for
+            scores wᵀ ((x − o) − m) + b; b is ``UNSEEN`` for classes without rows. None if Λ is
+            singular, or without compiled loops.
+        """
+        if native.loops is None:
+            return None
+        lines, k = np.empty((self.c + 2, width_of(self.d))), _matrices(self.covariances, self.c)
+        share, variance = (-1.0 if value is None else value for value in shrinkage)
+        regular = native.loops.class_lines(
+            k, self.c, self.d, self.vector, cosine, share, variance, shares, lines
         )
+        return lines if regular else None
 
-    def updated(self, X: Floats, labels: Array, s: Floats) -> Moments:
-        """The moments after a block, as in :meth:`Means.updated`."""
-        means, rows = self.means.updated(X, labels, s)
-        if not self.sums:
-            return Moments(means, (), self.each)
-        if self.each:
-            sums = list(self.sums)
-            for k, of_class in rows.items():
-                sums[k] = _grown(sums[k], of_class)
-            return Moments(means, tuple(sums), self.each)
-        together = np.concatenate(list(rows.values()))
-        return Moments(means, (_grown(self.sums[0], together),), self.each)
-
-    def placed(self, at: Array, d: int, outputs: Array, c: int) -> Moments:
-        """Extend the moments to d features and c classes; the new moments are zero."""
-        means = self.means.placed(at, d, outputs, c)
-        if not self.each:
-            return Moments(means, tuple(_wider(S, at, d) for S in self.sums), self.each)
-        sums = [np.zeros((0, 0))] * c
-        for k, S in zip(outputs.tolist(), self.sums, strict=True):
-            sums[k] = _wider(S, at, d)
-        sums = [S if len(S) else np.zeros((d, d)) for S in sums]
-        return Moments(means, tuple(sums), self.each)
-
-    def merged(self, other: Moments) -> Moments:
-        """The moments of the rows of both learners."""
-        means, between = self.means.merged(other.means)
-        rows = [row[None, :] for row in between] if self.each else [between]
-        both = zip(self.sums, other.sums, rows if self.sums else [], strict=True)
-        sums = tuple(_grown(one + two, row) for one, two, row in both)
-        return Moments(means, sums, self.each)
+    def plain_lines(self, shares: Floats | None, solve: Callable[[Floats], Floats]) -> Floats:
+        """The lines with a function for Λ⁻¹ of rows (c, d)."""
+        M, origin, centre = self.centered()
+        lines, d = np.zeros((self.c + 2, width_of(self.d))), self.d
+        lines[0, :d], lines[1, :d], lines[2:, :d] = origin, centre, solve(M)
+        b = -0.5 * np.einsum("ij,ij->i", M, lines[2:, :d])
+        if shares is not None:
+            b += np.log(np.where(shares > 0.0, shares, 1.0) / shares.sum())
+        lines[2:, d] = np.where(self.seen, b, UNSEEN)
+        return lines
 
 
-def _grown(sums: Floats, rows: Floats) -> Floats:
-    """Sums of squares and products after adding those of rows."""
-    products: Floats = rows.T @ rows
-    products += sums
-    return products
+def width_of(d: int) -> int:
+    """The length of a row of d numbers and one more, in vectors of 8."""
+    return (d + 8) // 8 * 8
 
 
-def _wider(sums: Floats, at: Array, d: int) -> Floats:
-    """The sums extended to d features, at these indices."""
-    wide = np.zeros((d, d))
-    wide[np.ix_(at, at)] = sums
-    return wide
+def _matrices(covariances: CovarianceType, c: int) -> int:
+    """The number of matrices of sums of c classes."""
+    return {"none": 0, "pooled": 1, "each": c}[covariances]
+
+
+def along(lines: Floats, X: Floats) -> Floats:
+    """Scores of rows (n, d) along the lines of the classes, (n, c)."""
+    n, d = X.shape
+    scores = np.empty((n, len(lines) - 2))
+    if native.loops is not None:
+        native.loops.class_along(len(lines) - 2, d, lines, n, np.ascontiguousarray(X), scores)
+        return scores
+    scores[:] = ((X - lines[0, :d]) - lines[1, :d]) @ lines[2:, :d].T
+    scores += lines[2:, d]
+    return scores
 
 
 UNSEEN = float(np.finfo(np.float64).min / 4)
 """The score of a class without rows: below that of any other class, but finite."""
 _LARGEST = 1e150  # squares of larger numbers overflow
+_FAR = 1e100  # rows that are farther from their mean are learned on a copy, which may overflow
 _BLOCK = 1024  # rows that are converted to float64 at once
 
 
 class ClassLearner(Classifier):
     """Base class of classifiers that store class moments.
 
-    Subclasses implement ``_class_scores``.
+    Subclasses implement ``_class_scores``. Single rows of plain numbers are learned in place.
     """
 
+    _derived: ClassVar[tuple[str, ...]] = ("_format",)
     _covariance_type: ClassVar[CovarianceType]
     """The covariances that the learner stores."""
 
     moments_: Moments
+    _format: Any = None  # how compiled code reads single rows, while they are learned in place
 
     @abstractmethod
     def _class_scores(self, moments: Moments, X: Floats) -> Floats:
@@ -256,12 +353,12 @@ class ClassLearner(Classifier):
     @property
     def means_(self) -> Floats:
         """The mean of the rows of each class, (c, d); 0 for a class without rows."""
-        return self._learned().means.of_classes
+        return self._learned().of_classes
 
     @property
     def counts_(self) -> Floats:
         """The total weight of the rows of each class, (c,)."""
-        return self._learned().means.mass.copy()
+        return self._learned().mass.copy()
 
     def _learned(self) -> Moments:
         if not hasattr(self, "moments_"):
@@ -298,40 +395,29 @@ class ClassLearner(Classifier):
                 f"rows must be small enough to square and sum, below {_LARGEST:g}, got values up "
                 f"to {linalg.magnitude(X):.3g}. Divide the features by a constant."
             )
-        n, labels, moments, scores = len(X), Y.argmax(axis=1), self.moments_, np.zeros(Y.shape)
-        scored = self._calibrated_rows(n)
-        cuts = sorted({*range(0, n, _BLOCK), n, *scored}) if scored or n > _BLOCK else [0, n]
+        n, labels, scores = len(X), Y.argmax(axis=1).astype(np.float64), np.zeros(Y.shape)
+        moments, weights = self.moments_.copy(), np.ones(n) if s is None else s
+        prequential = getattr(self, "_prequential", False)
+        scored = set(range(n) if prequential else self._calibrated_rows(n))
         with np.errstate(over="ignore", invalid="ignore"):
-            for a, b in pairwise(cuts):
-                part = X[a:b].astype(np.float64)
-                weights = np.ones(b - a) if s is None else s[a:b]
-                if getattr(self, "_prequential", False):
-                    scores[a:b] = self._prequential_scores(moments, part, labels[a:b], weights)
-                elif a in scored:
+            for a, b in pairwise(sorted({*range(0, n, _BLOCK), *scored, n})):
+                part = np.ascontiguousarray(X[a:b], dtype=np.float64)
+                if a in scored:
                     scores[a] = self._finite_scores(moments, part[:1])[0]
-                moments = moments.updated(part, labels[a:b], weights)
+                moments.learn(part, labels[a:b], weights[a:b])
         self._set_moments(moments)
-        return scores
-
-    def _prequential_scores(self, moments: Moments, X: Floats, labels: Array, s: Floats) -> Floats:
-        """Scores of each row just before it is learned, (n, c)."""
-        scores = np.empty((len(X), len(moments.means.mass)))
-        for i in range(len(X)):
-            row = slice(i, i + 1)
-            scores[row] = self._finite_scores(moments, X[row])
-            moments = moments.updated(X[row], labels[row], s[row])
         return scores
 
     def _finite_scores(self, moments: Moments, X: Floats) -> Floats:
         """Scores of the rows, (n, c), finite even after an overflow."""
-        seen, limit = moments.means.seen, -UNSEEN / 2
+        seen, limit = moments.seen, -UNSEEN / 2
         scores = self._class_scores(moments, X) if seen.any() else np.zeros((len(X), len(seen)))
         if not np.abs(scores).max(initial=0.0) <= limit:
             scores = np.clip(np.nan_to_num(scores, nan=-limit), -limit, limit)
         return np.where(seen, scores, UNSEEN)
 
     def _set_moments(self, moments: Moments) -> None:
-        if not moments.finite:
+        if not linalg.finite(moments.vector):
             raise NumericalError(
                 "sums of squares of the rows must be within float64, got larger. "
                 "Divide the features by a constant."
@@ -339,13 +425,84 @@ class ClassLearner(Classifier):
         self.moments_ = moments
 
     def _scores(self, X: Floats) -> Floats:
-        self._check_parameters(len(self.moments_.means.mass))
+        self._check_parameters(self.moments_.c)
         with np.errstate(over="ignore", invalid="ignore"):
             return self._finite_scores(self.moments_, X.astype(np.float64, copy=False))
 
+    # -- single rows -------------------------------------------------------------------------------
+
+    def _prepare_single_rows(self) -> None:
+        description = None if native.loops is None else row_format(self)
+        if native.loops is not None and description is not None:
+            sizes = self.n_features_in_, len(self.classes_)
+            self.__dict__["_format"] = native.loops.Format(*sizes, description)
+
+    def _learn_in_place(
+        self, x: RowLike, y: ArrayLike | None, sample_weight: float, time: TimeLike | None
+    ) -> bool:
+        reader, own = self._format, self.__dict__
+        if reader is None or time is not None:
+            return False
+        example = np.empty(own["n_features_in_"] + 2)
+        if not reader.example(x, y, sample_weight, example):
+            return False
+        row, label, weight = example[None, :-2], example[-2:-1], example[-1:]
+        moments, fitted = own["moments_"], None
+        if self._calibrated and calibration.uses(own["rows_seen_"]):
+            scores = self._class_scores(moments, row)
+            fitted = calibration.updated(self.calibration_, scores, label, weight)[0]
+        if not moments.learn(row, label, weight, _FAR):
+            return False
+        if fitted is not None:
+            own["calibration_"] = fitted
+        own["rows_seen_"] += 1
+        return True
+
+    def _scores_of_one(self, reader: Any, x: RowLike) -> Floats | None:
+        """Scores of one row, (1, c), with ``UNSEEN``; None if it must be validated first."""
+        row = np.empty((1, self.n_features_in_))
+        if not reader.row(x, row):
+            return None
+        return self._class_scores(self.moments_, row)
+
+    def predict_one(self, x: RowLike) -> Any:
+        """Predict the label of one row; None if no class is known."""
+        reader = self._format
+        scores = None if reader is None else self._scores_of_one(reader, x)
+        prediction = None if scores is None else reader.prediction(scores)
+        return super().predict_one(x) if prediction is None else prediction
+
+    def _predict_proba_in_place(self, x: RowLike) -> dict[Any, float] | None:
+        reader = self._format
+        scores = None if reader is None else self._scores_of_one(reader, x)
+        if scores is None:
+            return None
+        fitted = self.calibration_ if self._calibrated else None
+        shares: dict[Any, float] | None = reader.probabilities(scores, fitted)
+        return shares
+
+    def __setattr__(self, name: str, value: object) -> None:
+        own = self.__dict__
+        if "moments_" in own:  # a parameter applies from the next row
+            own["moments_"].cached.clear()
+            own.pop("_format", None)
+        super().__setattr__(name, value)
+
+    def __copy__(self) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__ = dict(self.__dict__)
+        if "moments_" in twin.__dict__:  # single rows are learned in place
+            twin.__dict__["moments_"] = twin.moments_.copy()
+        return twin
+
+    def __getstate__(self) -> Any:
+        own: Any = super().__getstate__()
+        return {name: value for name, value in own.items() if name != "_format"}
+
+    # -- growing and merging -----------------------------------------------------------------------
+
     def _widen(self, d: int) -> None:
-        c = len(self.moments_.means.mass)
-        old = np.arange(self.moments_.means.origins.shape[1])
+        c, old = self.moments_.c, np.arange(self.moments_.d)
         self.moments_ = self.moments_.placed(old, d, np.arange(c), c)
 
     @property
@@ -353,15 +510,23 @@ class ClassLearner(Classifier):
         return True
 
     def _move(self, origins: Floats) -> None:
-        means = self.moments_.means
-        moved = replace(means, origins=means.origins + np.where(means.seen[:, None], origins, 0.0))
-        self.moments_ = replace(self.moments_, means=moved)
+        self.moments_ = self.moments_.moved(origins)
 
     def _add_outputs(self, at: Array, c: int) -> None:
         self._check_parameters(c)
-        d = self.moments_.means.origins.shape[1]
         old = np.setdiff1d(np.arange(c), at)
-        self.moments_ = self.moments_.placed(np.arange(d), d, old, c)
+        self.moments_ = self.moments_.placed(np.arange(self.moments_.d), self.moments_.d, old, c)
+
+    @property
+    def _sound(self) -> bool:
+        """Whether the moments of a loaded file have the sizes of its features and classes."""
+        if not self._started:
+            return super()._sound
+        moments = vars(self).get("moments_")
+        if type(moments) is not Moments or moments.covariances != self._covariance_type:
+            return False
+        sizes = self.n_features_in_, len(self.classes_)
+        return (moments.d, moments.c) == sizes and super()._sound
 
     @property
     def _merging(self) -> Literal["exact", "approximate", "refused"]:
@@ -380,12 +545,12 @@ class ClassLearner(Classifier):
 
     def _remove_rows(self) -> None:
         """Store the means without the first row of each class."""
-        self.moments_ = replace(self.moments_, means=self.moments_.means.recentred())
+        self.moments_ = self.moments_.recentred()
 
     def _merge(self, other: Self, layout: Layout) -> None:
         if layout.d > self.n_features_in_:
             self._widen(layout.d)
-        c = len(self.moments_.means.mass)
+        c = self.moments_.c
         theirs = other.moments_.placed(layout.features, layout.d, layout.outputs, c)
         with np.errstate(over="ignore", invalid="ignore"):
             self._set_moments(self.moments_.merged(theirs))
@@ -445,12 +610,14 @@ class NearestClassMean(ClassLearner):
     classes: Collection[object] | None = None
 
     def _class_scores(self, moments: Moments, X: Floats) -> Floats:
-        if self.metric == "cosine":
-            cosines: Floats = _unit(X) @ _unit(moments.means.of_classes).T
+        cached, cosine = moments.cached, self.metric == "cosine"
+        if cosine and native.loops is None:
+            cosines: Floats = _unit(X) @ _unit(moments.of_classes).T
             return cosines
-        M, Z = moments.means.centered(X)
-        scores: Floats = Z @ M.T - 0.5 * np.einsum("ij,ij->i", M, M)  # (3)
-        return scores
+        if "lines" not in cached:
+            lines = moments.lines(cosine=cosine)
+            cached["lines"] = moments.plain_lines(None, lambda M: M) if lines is None else lines
+        return along(cached["lines"], X)  # (3)
 
 
 def _unit(rows: Floats) -> Floats:
@@ -458,5 +625,5 @@ def _unit(rows: Floats) -> Floats:
     largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)  # so that no square overflows
     rows = rows / np.where(largest > 0.0, largest, 1.0)
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
-    scores: Floats = rows / np.where(lengths > 0.0, lengths, 1.0)
-    return scores
+    units: Floats = rows / np.where(lengths > 0.0, lengths, 1.0)
+    return units

@@ -12,18 +12,19 @@ towards a multiple of I, since rows may be few and features constant:
     Λ = (1 − ε) Σ + ε (tr Σ / d) I                                                   [2] (4)
 
 Σ is the sum of squares and products about the class means, divided by the total weight of the rows.
-It is updated by Chan's formula (:mod:`onepass.learners.class_means`), without subtraction of sums;
-so predictions at any row equal those of a batch fit to all rows before it, in any order: nothing is
+It is updated by (2) of :mod:`onepass.learners.class_means`, without subtraction of sums; so
+predictions at any row equal those of a batch fit to all rows before it, in any order: nothing is
 forgotten, and classes may arrive one after the other ([1], [3]). Oracle approximating shrinkage
 determines ε as in [2].
 
-Λ is factorised in units in which its diagonal is 1, so that the scale of the features does not
-matter. If it is numerically singular, with a Cholesky pivot below d ε of float64, its
-eigendecomposition is used.
+Λ = UᵀU is factorised for the first prediction after a row. U cannot be updated by one rotation for
+each row: in units of Σ, ε I grows with every row. If Λ is numerically singular, with a pivot below
+d ε of float64 times its diagonal, the eigendecomposition in units in which the diagonal is 1 is
+used, so that the scale of the features does not matter.
 
-Cost: learning a row takes O(d²) time. The first prediction afterwards factorises Λ once, O(d³);
-then predicting a row takes O(cd) time, or O(cd²) for the quadratic one. Memory is O(d²), or O(cd²).
-``test_then_train`` predicts each row from all rows before it, and so factorises Λ for each row.
+Cost: learning a row takes O(d²) time. The first prediction afterwards takes O(d³ + cd²) time for
+Λ, and for the quadratic one O(d³) for the class of each row; then predicting a row takes O(cd)
+time, or O(cd²) for the quadratic one. Memory is O(d²), or O(cd²).
 
 [1] T. L. Hayes, C. Kanan, "Lifelong machine learning with deep streaming linear discriminant
     analysis", CVPR Workshops 2020; equations (2)-(5).
@@ -41,10 +42,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import linalg, validation
+from onepass import linalg, native, validation
 from onepass.declared import param
 from onepass.errors import LabelError, ParameterError, public
-from onepass.learners.class_means import UNSEEN, ClassLearner, CovarianceType, Moments
+from onepass.learners.class_means import (
+    UNSEEN,
+    ClassLearner,
+    CovarianceType,
+    Moments,
+    along,
+    width_of,
+)
 from onepass.types import ArrayLike, Floats
 from onepass.validation.table import TableLike
 
@@ -70,14 +78,17 @@ def oas(S: Floats, n: float) -> float:
     Parameters
     ----------
     S : ndarray of shape (d, d)
+        A multiple of the covariance: its upper triangle, with zeros below.
     n : float
         Total weight of the rows.
     """
-    d, size = len(S), float(np.abs(np.diagonal(S)).max(initial=0.0))
+    d, diagonal = len(S), S.ravel()[:: len(S) + 1]
+    size = float(diagonal.max(initial=0.0))
     if size == 0.0:
         return 1.0
-    S = S / size
-    squares, mean = float(np.mean(S * S)), float(np.trace(S)) / d
+    S, diagonal = S / size, diagonal / size
+    squares = 2.0 * float(np.einsum("ij,ij->", S, S)) - float(diagonal @ diagonal)
+    squares, mean = squares / (d * d), float(diagonal.sum()) / d
     apart = (n + 1.0) * (squares - mean * mean / d)
     return 1.0 if apart <= 0.0 else min((squares + mean * mean) / apart, 1.0)
 
@@ -190,7 +201,7 @@ class Posterior(ClassLearner):
     @property
     def priors_(self) -> Floats:
         """Class priors π_k, (c,); 0 for a class without rows."""
-        mass = self._learned().means.mass
+        mass = self._learned().mass
         shares: Floats = np.where(mass > 0.0, np.exp(self._log_priors(mass)), 0.0)
         return shares
 
@@ -246,17 +257,19 @@ class Posterior(ClassLearner):
                 "another class. Add it to `classes` and `priors`, or use priors=None."
             )
 
+    def _shares(self, mass: Floats) -> Floats:
+        """Priors up to a factor, (c,)."""
+        if self.priors is None:
+            return mass
+        if isinstance(self.priors, str):
+            return (mass > 0.0).astype(np.float64)
+        named = validation.labels(self.classes, len(mass), what="classes")
+        return np.asarray(self.priors, dtype=np.float64)[np.argsort(named)]
+
     def _log_priors(self, mass: Floats) -> Floats:
         """Log priors, (c,); 0 for a class with prior 0."""
-        if self.priors is None:
-            shares = mass
-        elif isinstance(self.priors, str):
-            shares = (mass > 0.0).astype(np.float64)
-        else:
-            named = validation.labels(self.classes, len(mass), what="classes")
-            shares = np.asarray(self.priors, dtype=np.float64)[np.argsort(named)]
-        total = shares.sum()
-        return np.log(np.where(shares > 0.0, shares, 1.0) / (total if total > 0.0 else 1.0))
+        shares = self._shares(mass)
+        return np.log(np.where(shares > 0.0, shares, 1.0) / (shares.sum() or 1.0))
 
 
 def _positive(priors: ArrayLike, c: int) -> bool:
@@ -346,12 +359,15 @@ class StreamingLDA(Posterior):
     def covariance_(self) -> Floats:
         """Within-class covariance Σ, (d, d)."""
         moments = self._learned()
-        return _covariance(moments.sums[0], float(moments.means.mass.sum()))
+        return _covariance(moments.sums[0], float(moments.mass.sum()))
 
     @property
     def shrinkage_(self) -> float:
         """Shrinkage ε in use."""
-        return self._shrinkage_target(self.covariance_, float(self._learned().means.mass.sum()))[0]
+        moments = self._learned()
+        if self.shrinkage == "oas":
+            return oas(moments.triangles[0], float(moments.mass.sum()))
+        return float(self.shrinkage)
 
     def _check_parameters(self, c: int) -> None:
         super()._check_parameters(c)
@@ -360,24 +376,18 @@ class StreamingLDA(Posterior):
                 "`target` must be 'variance' with shrinkage='oas', got 'identity'. Leave it out."
             )
 
-    def _shrinkage_target(self, S: Floats, n: float) -> tuple[float, float]:
-        """Shrinkage ε, and the variance of the shrinkage target."""
-        mean = float(np.trace(S)) / max(len(S), 1)
-        if isinstance(self.shrinkage, str):
-            return oas(S, n), mean
-        return float(self.shrinkage), mean if self.target == "variance" else 1.0
-
     def _class_scores(self, moments: Moments, X: Floats) -> Floats:
-        means = moments.means
-        parameters = (self.shrinkage, self.target)
-        if not moments.cached or moments.cached[0] != parameters:
-            n = float(means.mass.sum())
-            S, (M, _) = _covariance(moments.sums[0], n), means.centered(X[:0])
-            W = solve(shrunk(S, *self._shrinkage_target(S, n)), M.T)
-            moments.cached[:] = [parameters, W, -0.5 * np.einsum("ij,ji->i", M, W)]
-        _, W, b = moments.cached
-        scores: Floats = means.centered(X)[1] @ W + b + self._log_priors(means.mass)  # (1)
-        return scores
+        if "lines" not in moments.cached:
+            shares, share = self._shares(moments.mass), self.shrinkage
+            identity = self.target != "variance" and not isinstance(share, str)
+            chosen = None if isinstance(share, str) else float(share), 1.0 if identity else None
+            lines = moments.lines(shares, chosen)
+            if lines is None:
+                S = moments.sums[0] / moments.mass.sum()
+                S = shrunk(S, self.shrinkage_, 1.0 if identity else float(np.diagonal(S).mean()))
+                lines = moments.plain_lines(shares, lambda M: solve(S, M.T).T)
+            moments.cached["lines"] = lines
+        return along(moments.cached["lines"], X)  # (1)
 
 
 @dataclass(eq=False, repr=False)
@@ -446,33 +456,49 @@ class StreamingQDA(Posterior):
     def covariance_(self) -> Floats:
         """Class covariances Σ_k, (c, d, d); 0 for a class with fewer than two rows."""
         moments = self._learned()
-        pairs = zip(moments.sums, moments.means.mass.tolist(), strict=True)
+        pairs = zip(moments.sums, moments.mass.tolist(), strict=True)
         return np.array([_covariance(sums, n) for sums, n in pairs])
 
     def _class_scores(self, moments: Moments, X: Floats) -> Floats:
-        means = moments.means
-        if not moments.cached or moments.cached[0] != self.reg_param:
-            moments.cached[:] = [self.reg_param, *self._triangles(moments)]
-        scores = np.zeros((len(X), len(means.mass)))
-        for k in np.flatnonzero(means.seen):
-            L = moments.cached[1 + k]
-            V = linalg.solve_lower(L, ((X - means.origins[k]) - means.offsets[k]).T)
-            scores[:, k] = -0.5 * np.einsum("ij,ij->j", V, V) - np.log(np.diagonal(L)).sum()
-        scores += self._log_priors(means.mass)  # (2)
+        c, d, n, shares = moments.c, moments.d, len(X), self._shares(moments.mass)
+        cached = moments.cached
+        for k in range(c):
+            if k not in cached:
+                cached[k] = self._factor(moments, k)
+        factors = tuple(map(cached.__getitem__, range(c)))
+        scores = np.empty((n, c))
+        if native.loops is not None:
+            means = moments.vector[: c * (1 + 2 * d)]
+            means = means.copy() if n > 1 else means  # another thread may learn meanwhile
+            X = np.ascontiguousarray(X)
+            native.loops.class_quadratic(c, d, means, factors, shares, n, X, scores)
+            return scores
+        for k in np.flatnonzero(moments.seen).tolist():
+            apart = (X - moments.origins[k]) - moments.offsets[k]
+            V = linalg.solve_lower(factors[k][:d, :d].T, apart.T)
+            scores[:, k] = -0.5 * np.einsum("ij,ij->j", V, V) - factors[k][-1, d]
+        scores += self._log_priors(moments.mass)  # (2)
         return scores
 
-    def _triangles(self, moments: Moments) -> list[Floats]:
-        """Triangular factor of Λ_k for each class; empty for a class without rows."""
-        mass = moments.means.mass
-        squares = sum(
-            (np.diagonal(S) for S in moments.sums), np.zeros(moments.means.origins.shape[1])
-        )
-        typical = (1.0 - self.reg_param) * squares / max(mass.sum(), 1e-300) + self.reg_param
-        pairs = zip(moments.sums, mass.tolist(), strict=True)
-        return [
-            lower(shrunk(_covariance(sums, n), self.reg_param, 1.0), typical) if n else sums[:0]
-            for sums, n in pairs
-        ]
+    def _factor(self, moments: Moments, k: int) -> Floats:
+        """Factor U of Λ_k = UᵀU; 1 / its diagonal and half its log determinant in the last row.
+
+        If Λ_k is singular it depends on the typical variance, and so on all classes.
+        """
+        share, d, n = float(self.reg_param), moments.d, float(moments.mass[k])
+        U, sums = np.empty((width_of(d) + 1, width_of(d))), moments.triangles[k]
+        if not n or (
+            native.loops is not None
+            and native.loops.class_factor(d, sums, (1.0 - share) / n, share, U)
+        ):
+            return U
+        squares = np.einsum("kii->i", moments.triangles)
+        typical = (1.0 - share) * squares / max(moments.mass.sum(), 1e-300) + share
+        L = lower(shrunk(moments.sums[k] / n, share, 1.0), typical)
+        U[:] = 0.0
+        U[:d, :d], U[-1, :d], U[-1, d] = L.T, 1.0 / np.diagonal(L), np.log(np.diagonal(L)).sum()
+        moments.cached["typical"] = typical
+        return U
 
 
 def _covariance(sums: Floats, n: float) -> Floats:

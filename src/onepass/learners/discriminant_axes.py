@@ -6,7 +6,7 @@ scatter within and between classes ([1] (1), (2)) is
     S_w = Σ_k Σ_{x in k} (x − μ_k)(x − μ_k)ᵀ,    S_b = Σ_k M_k (μ_k − m)(μ_k − m)ᵀ            (1)
 
 S_w, μ_k and M_k are sufficient: rows, blocks and new classes update them ([1] (13)-(27); here by
-Chan's formula, :mod:`onepass.learners.class_means`), and no row is stored. The axes v of (λ, v) in
+(2) of :mod:`onepass.learners.class_means`), and no row is stored. The axes v of (λ, v) in
 
     S_b v = λ Λ v,    Λ = (1 − ε) S_w + ε (tr S_w / d) I,    vᵀ (Λ / n) v = 1                (2)
 
@@ -75,28 +75,23 @@ class DiscriminantAxes:
     @property
     def mass(self) -> float:
         """The total weight of the rows n."""
-        return float(self.moments.means.mass.sum())
+        return float(self.moments.mass.sum())
 
     @property
     def finite(self) -> bool:
         """Whether all sums are finite."""
-        return self.moments.finite and linalg.finite(self.view.center, self.view.directions)
+        return linalg.finite(self.moments.vector, self.view.center, self.view.directions)
 
     @property
     def _sound(self) -> bool:
         """Whether the shapes are consistent and all numbers finite."""
-        view, means = self.view, self.moments.means
-        c, d = means.origins.shape
-        k = len(view.lengths)
+        view, d, k = self.view, self.moments.d, len(self.view.lengths)
         shapes = (view.center.shape, view.directions.shape, view.lengths.shape)
-        sums = self.moments.sums  # none in a compact learner
         return (
             type(self.moments) is Moments
             and type(view) is PrincipalAxes
             and shapes == ((d,), (k, d), (k,))
-            and (means.offsets.shape, means.mass.shape) == ((c, d), (c,))
-            and all(S.shape == (d, d) for S in sums)
-            and len(sums) <= 1
+            and self.moments.covariances in {"pooled", "none"}  # none in a compact learner
             and min(self.rows, self.block - 1) >= 0
             and self.finite
         )
@@ -142,20 +137,21 @@ class DiscriminantAxes:
 
     def scatter(self) -> tuple[Floats, Floats]:
         """M (d,), and B (c, d) with S_b = n Bᵀ B (1)."""
-        means, n = self.moments.means, self.mass
-        M, at = means.centered(means.origins[means.seen][:1])  # relative to the mean of means
-        shares = means.mass / n
+        M, origin, middle = self.moments.centered()  # relative to the mean of means
+        shares = self.moments.mass / self.mass
         center = shares @ M
         B = np.sqrt(shares)[:, None] * (M - center)
-        return means.origins[means.seen][0] - at[0] + center, B
+        return origin + middle + center, B
 
     def turned(self) -> DiscriminantAxes:
         """The state with the axes of all rows so far (2)."""
         center, B = self.scatter()
         S = self.moments.sums[0] / self.mass
-        share = oas(S, self.mass) if isinstance(self.shrinkage, str) else self.shrinkage
+        share = self.shrinkage
+        if isinstance(share, str):
+            share = oas(self.moments.triangles[0], self.mass)
         W = whitening(shrunk(S, share, float(np.trace(S)) / max(len(S), 1)))
-        most = min(W.shape[1], int(self.moments.means.seen.sum()) - 1)
+        most = min(W.shape[1], int(self.moments.seen.sum()) - 1)
         if not most:
             return replace(self, view=replace(no_axes(len(W)), center=center, mass=self.mass))
         directions, lengths = linalg.principal(B @ W, most)

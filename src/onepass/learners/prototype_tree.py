@@ -83,6 +83,8 @@ class TreeMatches(NamedTuple):
     """The indices of the most similar prototypes, (n, levels)."""
     assigned: Array
     """The indices of the prototypes that the row moved or became, (n, levels)."""
+    scores: Floats
+    """Similarities with the most similar prototype of each class, (n, c), of scored rows."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -125,7 +127,7 @@ class PrototypeTree:
         return X if self.axes is None else project(self.axes, self.mode, X)
 
     def learn(
-        self, levels: Sequence[LevelRules], X: Floats, labels: Array, s: Floats
+        self, levels: Sequence[LevelRules], X: Floats, labels: Array, s: Floats, scored: Array
     ) -> tuple[PrototypeTree, TreeMatches]:
         """Learn rows one after the other.
 
@@ -137,6 +139,8 @@ class PrototypeTree:
         labels : ndarray of int of shape (n,)
         s : ndarray of shape (n,)
             Weights. Rows of weight 0 are compared only.
+        scored : ndarray of bool of shape (n,)
+            The rows whose scores are returned.
 
         Returns
         -------
@@ -153,23 +157,30 @@ class PrototypeTree:
         elif self.axes is not None and len(places) and self.mode == "incremental":
             ends = [int(places[k - 1]) + 1 for k in self.axes.checkpoints(len(places))]
             ends[-1] = n
-        matches = np.full((n, 3), -1)
+        matches, scores = np.full((n, 3), -1), np.zeros((n, level.c))
         for begin, end in pairwise((0, *ends)):
             rows = slice(begin, end)
             store, matches[rows] = match_and_update(
-                node.store, level.rules, X[rows], node.project(X[rows]), own[rows], s[rows]
-            )
+                node.store, level.rules, X[rows], node.project(X[rows]), own[rows], s[rows],
+                scored[rows] & last, scores[rows],
+            )  # fmt: skip
             node = replace(node, store=store)
             learned = places[(begin <= places) & (places < end)]
             if node.axes is not None and self.mode == "incremental" and len(learned):
                 axes = node.updated_axes("taken", (X, s, labels), learned, level)
                 same = axes.view is node.axes.view
                 node = replace(node, axes=axes) if same else node.with_axes(axes)
-        found = TreeMatches(matches[:, 0], matches[:, 1:2], matches[:, 2:])
-        return (node, found) if last else node.learn_children(levels, X, labels, s, found)
+        found = TreeMatches(matches[:, 0], matches[:, 1:2], matches[:, 2:], scores)
+        return (node, found) if last else node.learn_children(levels, X, labels, s, scored, found)
 
     def learn_children(
-        self, levels: Sequence[LevelRules], X: Floats, labels: Array, s: Floats, own: TreeMatches
+        self,
+        levels: Sequence[LevelRules],
+        X: Floats,
+        labels: Array,
+        s: Floats,
+        scored: Array,
+        own: TreeMatches,
     ) -> tuple[PrototypeTree, TreeMatches]:
         """Learn rows in the node of the prototype that they moved or became."""
         children, depth = self.all_children(levels), len(levels) - 1
@@ -181,15 +192,17 @@ class PrototypeTree:
             if q < 0:
                 continue
             children[q], found = children[q].learn(
-                levels[1:], X[here], labels[here], np.where(assigned == q, s, 0.0)[here]
-            )
+                levels[1:], X[here], labels[here], np.where(assigned == q, s, 0.0)[here],
+                (scored & (nearest == q))[here],
+            )  # fmt: skip
             of_nearest = nearest == q
             predicted[of_nearest] = found.labels[of_nearest[here]]
+            own.scores[of_nearest] = found.scores[of_nearest[here]]
             below[0, of_nearest] = found.nearest[of_nearest[here]]
             of_assigned = assigned == q
             below[1, of_assigned] = found.assigned[of_assigned[here]]
-        paths = [np.hstack(pair) for pair in zip((own.nearest, own.assigned), below, strict=True)]
-        return replace(self, children=tuple(children)), TreeMatches(predicted, *paths)
+        paths = np.hstack((own.nearest, below[0])), np.hstack((own.assigned, below[1]))
+        return replace(self, children=tuple(children)), TreeMatches(predicted, *paths, own.scores)
 
     def all_children(self, levels: Sequence[LevelRules]) -> list[PrototypeTree]:
         """The nodes of all prototypes; those of new prototypes are empty."""

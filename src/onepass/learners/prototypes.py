@@ -326,21 +326,24 @@ class Prototypes:
         others are lowered by one unit in the last place. A class without prototypes has the lowest
         score.
         """
-        scores = np.full((len(Z), c), _least(similarity) - 1.0)
-        labels = self.all("labels")
+        scores, labels = np.empty((len(Z), c)), self.all("labels")
         for rows in _spans(len(Z)):
-            S = self.similarities(Z[rows], similarity)
-            if not S.shape[1]:
-                continue
-            for label in np.unique(labels):
-                scores[rows, label] = S[:, labels == label].max(axis=1)
-            ahead = labels[S.argmax(axis=1)]
-            each = np.arange(len(S))
-            block = scores[rows]
-            tied = block == block[each, ahead][:, None]
-            tied[each, ahead] = False
-            block[tied] = np.nextafter(block[tied], -np.inf)
+            scores[rows] = _best(self.similarities(Z[rows], similarity), labels, c, similarity)
         return scores
+
+
+def _best(S: Floats, labels: Array, c: int, similarity: Similarity) -> Floats:
+    """The scores of :meth:`Prototypes.best` from similarities (n, W), oldest prototype first."""
+    scores = np.full((len(S), c), _least(similarity) - 1.0)
+    if not S.shape[1]:
+        return scores
+    for label in np.unique(labels):
+        scores[:, label] = S[:, labels == label].max(axis=1)
+    ahead, each = labels[S.argmax(axis=1)], np.arange(len(S))
+    tied = scores == scores[each, ahead][:, None]
+    tied[each, ahead] = False
+    scores[tied] = np.nextafter(scores[tied], -np.inf)
+    return scores
 
 
 def row_similarity(similarity: Similarity) -> Callable[[Any, Any, float, Any], Floats]:
@@ -430,7 +433,14 @@ def checked_rules(
 
 
 def match_and_update(
-    prototypes: Prototypes, rules: Rules, X: Floats, Z: Floats, labels: Array, s: Floats
+    prototypes: Prototypes,
+    rules: Rules,
+    X: Floats,
+    Z: Floats,
+    labels: Array,
+    s: Floats,
+    scored: Array | None = None,
+    scores: Floats | None = None,
 ) -> tuple[Prototypes, Array]:
     """Match rows with prototypes, one after the other, and update the prototypes.
 
@@ -445,6 +455,10 @@ def match_and_update(
     labels : ndarray of int of shape (n,)
     s : ndarray of shape (n,)
         Weights of the rows. A row of weight 0 is compared, but moves nothing.
+    scored : ndarray of bool of shape (n,), optional
+        The rows for which the scores of :meth:`Prototypes.best` are written, before each is
+        learned. By default none.
+    scores : ndarray of shape (n, c), optional
 
     Returns
     -------
@@ -455,10 +469,12 @@ def match_and_update(
         the index, when the row was learned, of the prototype that it moved or became.
     """
     matches, begin = np.full((len(X), 3), -1), 0
+    scored = np.zeros(len(X), dtype=bool) if scored is None else scored
+    scores = np.zeros((len(X), 1)) if scores is None else scores
     while begin < len(X):
         rows = slice(begin, begin + BLOCK)
         block = _Block(prototypes, rules, Z[rows])
-        done = block.learn(labels[rows], s[rows], matches[rows])
+        done = block.learn(labels[rows], s[rows], matches[rows], scored[rows], scores[rows])
         prototypes = block.after(X[rows][:done])
         if done < len(X[rows]):  # the next row needs room for the first prototype of its class
             prototypes = _with_room(prototypes, rules)
@@ -487,14 +503,16 @@ class _Block:
         self._updated_lengths = np.empty(block)
         self._steps: list[tuple[int, float]] = []  # slot and η of each row
 
-    def learn(self, labels: Array, s: Floats, matches: Array) -> int:
-        """Learn rows until there is no room; write matches; return the number of rows learned."""
+    def learn(self, labels: Array, s: Floats, matches: Array, scored: Array, scores: Floats) -> int:
+        """Learn rows until there is no room; write matches and scores; return how many."""
         vigilance, max_prototypes = self._rules.vigilance, self._rules.max_prototypes
         for j, label in enumerate(labels.tolist()):
             number, similarity = self._nearest(j)
             found = self._label(number) if number >= 0 else -1
             if matches[j, 0] < 0:  # otherwise the row was matched before room was made for it
                 matches[j, :2] = found, number
+                if scored[j]:
+                    scores[j] = self._best(j, scores.shape[1])
             if not s[j]:
                 self._steps.append((0, 0.0))
                 continue
@@ -563,6 +581,15 @@ class _Block:
         if max(best) == -np.inf:
             return -1
         return one if best[0] >= best[1] else int(self._numbers[two])
+
+    def _best(self, j: int, c: int) -> Floats:
+        """Similarities (c,) of a row with the most similar prototype of each class."""
+        m = len(self._slots)
+        order = np.argsort(np.concatenate((np.arange(len(self._labels)), self._numbers[:m])))
+        S = np.concatenate((self._S[j], self._similar(j, m)))[order]
+        labels = np.concatenate((self._labels, self._updated.labels[:m]))[order]
+        scores: Floats = _best(S[None], labels, c, self._rules.similarity)[0]
+        return scores
 
     def _similar(self, j: int, m: int) -> Floats:
         """Similarities of a row with the moved and new prototypes."""

@@ -22,6 +22,7 @@ from onepass.linalg.backend import (
     widened,
 )
 from onepass.linalg.factorizations import (
+    capsule,
     cholesky,
     cholesky_update,
     eigh,
@@ -75,6 +76,7 @@ __all__ = [
     "blas_threads",
     "blur",
     "bordered_svd",
+    "capsule",
     "cholesky",
     "cholesky_update",
     "count_weights",

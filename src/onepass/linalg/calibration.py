@@ -43,7 +43,16 @@ import numpy as np
 from onepass import native
 from onepass.types import Array, Floats
 
-__all__ = ["grown", "merged", "probabilities", "rows", "scale_and_offsets", "start", "updated"]
+__all__ = [
+    "grown",
+    "merged",
+    "probabilities",
+    "rows",
+    "scale_and_offsets",
+    "start",
+    "updated",
+    "uses",
+]
 
 _HEAD = 8  # log2 of the number of first rows that are all used
 _SPACING = 16  # maximum number of rows of which one is used
@@ -71,6 +80,11 @@ def _next_row(i: int) -> int:
     interval = i // step
     drawn = interval * step + (interval * 0x9E3779B97F4A7C15 % 2**64 >> 40) % step
     return drawn if drawn >= i else _next_row((interval + 1) * step)
+
+
+def uses(i: int) -> bool:
+    """Whether row i is used."""
+    return _next_row(i) == i
 
 
 def rows(first: int, n: int) -> Iterator[int]:

@@ -21,6 +21,7 @@ from onepass.types import Array, ArrayOrTensor, Floats
 __all__ = [
     "LONG",
     "call",
+    "capsule",
     "cholesky",
     "cholesky_update",
     "eigh",
@@ -43,14 +44,20 @@ LONG = 1 << 22
 
 
 @cache
-def _routine(name: str) -> Any:
-    from scipy.linalg import cython_blas, cython_lapack  # noqa: PLC0415  only for large matrices
+def capsule(name: str) -> Any:
+    """A BLAS or LAPACK routine for compiled code; its name is that of :func:`call`."""
+    from scipy.linalg import cython_blas, cython_lapack  # noqa: PLC0415  not for all learners
 
-    both = {**cython_blas.__pyx_capi__, **cython_lapack.__pyx_capi__}
+    return {**cython_blas.__pyx_capi__, **cython_lapack.__pyx_capi__}[name]
+
+
+@cache
+def _routine(name: str) -> Any:
+    routine = capsule(name)
     named, pointed = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     named.restype, named.argtypes = ctypes.c_char_p, [ctypes.py_object]
     pointed.restype, pointed.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    return ctypes.CFUNCTYPE(None)(pointed(both[name], named(both[name])))
+    return ctypes.CFUNCTYPE(None)(pointed(routine, named(routine)))
 
 
 def call(name: str, *arguments: str | float | Floats) -> int:
