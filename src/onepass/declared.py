@@ -30,20 +30,6 @@ from onepass.errors import ParameterError
 from onepass.serialization.state import StateAttribute, UnfittedAttribute
 from onepass.types import Array
 
-__all__ = [
-    "FEATURE",
-    "OUTPUT",
-    "Axis",
-    "CompiledState",
-    "Places",
-    "State",
-    "are_sound",
-    "check_parameters",
-    "param",
-    "place_states",
-    "start_states",
-]
-
 T = TypeVar("T")
 
 

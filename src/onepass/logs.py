@@ -2,8 +2,6 @@
 
 import logging
 
-__all__ = ["LOG"]
-
 LOG = logging.getLogger("onepass")
 """Long calls log their start and end at level INFO; the service logs to ``onepass.service``."""
 

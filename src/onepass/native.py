@@ -11,8 +11,6 @@ import warnings
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["loops", "status"]
-
 _VERSION = 11  # of the functions below, as in native/python/module.c; other versions are not used
 
 

@@ -13,8 +13,6 @@ from joblib import Parallel, delayed, parallel_config
 
 from onepass.errors import ParameterError, ProcessError
 
-__all__ = ["run_parallel"]
-
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
 

@@ -8,8 +8,6 @@ from importlib.metadata import PackageNotFoundError, version
 
 from onepass import native
 
-__all__ = ["show_versions"]
-
 PACKAGES = (
     "numpy", "scipy", "scikit-learn", "safetensors", "pyarrow", "torch", "river", "onnxruntime",
     "starlette", "uvicorn", "matplotlib",

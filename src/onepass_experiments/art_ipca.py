@@ -41,18 +41,6 @@ from onepass.stream import images as images_of
 from onepass.types import Array, Floats
 from onepass_experiments.outcome import ExperimentOutcome, paired
 
-__all__ = [
-    "PCA_MODES",
-    "ArtOutcome",
-    "Entry",
-    "RunResult",
-    "art_names",
-    "art_table1",
-    "art_table2",
-    "art_tables",
-]
-
-
 _MEGABYTE = 1e6
 _BASE = "IPCA"  # the method that the others are compared with
 

@@ -39,8 +39,6 @@ from onepass_experiments.continual_learners import (
 )
 from onepass_experiments.outcome import ExperimentOutcome, as_columns, paired
 
-__all__ = ["ContinualOutcome", "comparison_figure", "continual", "continual_names"]
-
 
 @calling("ContinualOutcome.plot")
 def comparison_figure(

@@ -44,26 +44,6 @@ from onepass.stream import (
 )
 from onepass.types import Floats
 
-__all__ = [
-    "FILTERS",
-    "NETWORKS",
-    "STREAMS",
-    "TITLES",
-    "UNITS",
-    "Maker",
-    "Stream",
-    "check_data",
-    "domain_learners",
-    "kin40k_learners",
-    "load_data",
-    "make_estimator",
-    "make_network",
-    "make_pipeline",
-    "settings_of",
-    "split_learners",
-]
-
-
 Maker: TypeAlias = Callable[[int], Any]
 """Returns a learner for a seed."""
 

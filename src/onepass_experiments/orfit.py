@@ -59,9 +59,6 @@ from onepass.stream.digits import SplineOrder, rotated
 from onepass.types import Array, Floats
 from onepass_experiments.outcome import Line, Outcome, Published, band, published
 
-__all__ = ["Draw", "RotatedDigits", "multipass_sgd", "orfit_figure6", "orfit_figure7", "rotated"]
-
-
 _MEAN, _DEVIATION = 0.1307, 0.3081  # of all pixels of MNIST's training images, over 255
 
 

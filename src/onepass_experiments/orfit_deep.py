@@ -57,19 +57,6 @@ from onepass_experiments.orfit_deep_outcome import DeepOutcome, Result, average
 if TYPE_CHECKING:
     from torch.nn import Module
 
-__all__ = [
-    "Run",
-    "RunContext",
-    "Settings",
-    "choose_settings",
-    "chosen_settings",
-    "option_names",
-    "orfit_deep",
-    "run",
-    "target_kind",
-]
-
-
 _CLASSES = 10
 
 

@@ -41,19 +41,6 @@ if TYPE_CHECKING:
 
     from onepass.nn.optim import GPM, OrthogonalGradient
 
-__all__ = [
-    "BATCH",
-    "METHODS",
-    "NETWORKS",
-    "STREAMS",
-    "Loop",
-    "Method",
-    "Stream",
-    "TargetKind",
-    "halved",
-    "network",
-]
-
 
 class Loop:
     """Adapter from a module and an optimizer with ``after_task(loader)`` to a learner.

@@ -35,9 +35,6 @@ from onepass_experiments.outcome import ExperimentOutcome, as_columns
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DeepOutcome", "Measure", "Result", "average", "forgetting"]
-
-
 _WIDE, _HIGH = 1.95, 0.145  # inches: width of a panel, height of a bar
 _SHORT = 15.0  # percent; shorter bars have no room for their number
 _DASHES = ("-", (0, (4, 1.4)), (0, (1.2, 1.2)))

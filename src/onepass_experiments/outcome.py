@@ -28,19 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "Band",
-    "ExperimentOutcome",
-    "Line",
-    "Outcome",
-    "Published",
-    "as_columns",
-    "band",
-    "paired",
-    "published",
-]
-
-
 _SIZE = (7.2, 5.0)  # inches: two columns of a page
 _TRAIN = (0, (1.5, 1.2))
 _LEARNED = "--"

@@ -30,8 +30,6 @@ from onepass.cli.run import run
 from onepass.cli.serve import serve
 from onepass.cli.terminal import print_message
 
-__all__ = ["app", "launch", "main"]
-
 
 def _version() -> str:
     from importlib.metadata import version

@@ -14,24 +14,6 @@ from cyclopts import CycloptsError, Parameter, Token
 if TYPE_CHECKING:
     from onepass.errors import OnepassError
 
-__all__ = [
-    "Count",
-    "Counts",
-    "Files",
-    "Names",
-    "Quiet",
-    "Seconds",
-    "Settings",
-    "Source",
-    "Types",
-    "Whole",
-    "check_not_overwritten",
-    "model_first",
-    "pairs",
-    "usage_errors",
-    "values",
-]
-
 
 def _split(_: object, tokens: Sequence[Token]) -> tuple[str, ...]:
     """Split names at commas, as a row of CSV, and concatenate repeated options."""

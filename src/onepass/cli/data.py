@@ -4,8 +4,6 @@ from cyclopts import CycloptsError
 
 from onepass.cli.terminal import print_message, show
 
-__all__ = ["fetch", "list_datasets", "path"]
-
 
 def list_datasets() -> None:
     """List the named data sets, and whether they are stored locally."""

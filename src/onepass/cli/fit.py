@@ -19,8 +19,6 @@ from onepass.cli.terminal import INTERRUPTED, advancing, print_message, terminab
 if TYPE_CHECKING:
     from onepass.scale import FitProgress
 
-__all__ = ["fit"]
-
 
 def fit(
     source: Source,

@@ -12,9 +12,6 @@ from cyclopts import CycloptsError, Parameter
 from onepass.cli.arguments import Quiet, check_not_overwritten, usage_errors
 from onepass.cli.terminal import print_message, show
 
-__all__ = ["inspect", "merge"]
-
-
 _DATABASE = b"SQLite format 3\0"
 _SHOWN_COEFFICIENTS = 20
 _ROWS_PER_COEFFICIENT = 10

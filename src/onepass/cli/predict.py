@@ -23,8 +23,6 @@ from onepass.cli.terminal import advancing, print_message
 if TYPE_CHECKING:
     from onepass.stream import Rows
 
-__all__ = ["predict"]
-
 
 def _check_interval(fitted: object, interval: float) -> None:
     """Raise an error unless the model has learned intervals with this coverage."""

@@ -11,8 +11,6 @@ from cyclopts import CycloptsError
 from onepass.cli.arguments import Count, Names, Quiet
 from onepass.cli.terminal import advancing, print_message, show
 
-__all__ = ["reproduce"]
-
 
 def reproduce(
     name: str | None = None,

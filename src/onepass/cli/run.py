@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.stream import Rows, Stream
 
-__all__ = ["run"]
-
 
 def _files(save: Path, models: Sequence[str]) -> dict[str, Path]:
     """Create and check the folder of model files; return the file of each model."""

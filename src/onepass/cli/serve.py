@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from onepass.service.http.auth import Tokens
     from onepass.service.registry import ModelRegistry
 
-__all__ = ["serve"]
-
 Sources = Annotated[tuple[str, ...], Parameter(env_var="ONEPASS_SOURCE", metavar="[NAME=]ADDRESS")]
 """Addresses of sources, each optionally preceded by the name of its learner."""
 

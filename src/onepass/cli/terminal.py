@@ -17,9 +17,6 @@ from rich.console import Console, RenderableType
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["INTERRUPTED", "TERMINATED", "advancing", "print_message", "show", "terminable"]
-
-
 _INTERVAL = 10.0  # seconds between progress lines if stderr is not a terminal
 
 

@@ -14,9 +14,6 @@ from onepass.validation.arrays import check_contains_rows
 from onepass.validation.rows import Rows
 from onepass.validation.table import Table, sliceable
 
-__all__ = ["blocks", "locating"]
-
-
 _BLOCK = 1024  # rows per block of a pair of arrays: fast, with little memory
 
 

@@ -6,8 +6,6 @@ from collections.abc import Collection
 
 from onepass.errors import ParameterError, did_you_mean
 
-__all__ = ["check_choice"]
-
 
 def check_choice(value: object, known: Collection[str], what: str) -> None:
     """Raise an error with the names, and similar ones, if a value is not among them.

@@ -42,8 +42,6 @@ from onepass.logs import LOG
 from onepass.stream.tasks import ExperienceList, Experiences, experience
 from onepass.validation import whole
 
-__all__ = ["continual"]
-
 
 def _checked_models(models: object) -> dict[str, Any]:
     """Check the models, and return them by name."""

@@ -37,8 +37,6 @@ from onepass.evaluate.resume import differences
 from onepass.parallel import run_parallel
 from onepass.serialization.atomic import atomic_write, write_errors
 
-__all__ = ["Job", "RunFolder", "Setting", "model_settings", "results"]
-
 
 @dataclass(frozen=True)
 class Job:

@@ -49,8 +49,6 @@ from onepass.evaluate.choice import check_choice
 from onepass.evaluate.continual_run import Run
 from onepass.types import Array, Floats
 
-__all__ = ["MEASURES", "ContinualScore", "TaskScores", "pairs", "task_scores"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskScores:

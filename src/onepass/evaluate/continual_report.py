@@ -28,9 +28,6 @@ from onepass.evaluate.tables import (
     plus_minus,
 )
 
-__all__ = ["SCENARIOS", "ContinualReport"]
-
-
 _COSTS = ("nbytes", "prototypes", "repeated", "learning_seconds", "prediction_seconds")
 _PERCENT = ("accuracy", "macro_f1")  # shown in percent
 SCENARIOS = ("class", "task", "domain")

@@ -41,19 +41,6 @@ from onepass.stream.tasks import ExperienceList, Experiences
 from onepass.types import Array
 from onepass.validation.table import Table
 
-__all__ = [
-    "ContinualRun",
-    "LearnerAdapter",
-    "Rules",
-    "Run",
-    "from_factory",
-    "is_learner",
-    "run_experiences",
-    "run_iterator",
-    "takes_seed",
-    "unsuitable_type",
-]
-
 _MAX_ROWS = 4096  # maximum number of rows per call of `predict`
 _Made = TypeVar("_Made")
 

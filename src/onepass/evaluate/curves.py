@@ -25,16 +25,6 @@ from onepass.serialization.codec import Role, from_state, register, state_dict
 from onepass.types import Array
 from onepass.validation.rows import Rows
 
-__all__ = [
-    "BoundedCurve",
-    "Curve",
-    "RollingMetrics",
-    "ScoreHistory",
-    "Values",
-    "plain_time",
-]
-
-
 Values: TypeAlias = dict[str, float | None]
 """Metric -> value; None if the metric is undefined or not a number."""
 

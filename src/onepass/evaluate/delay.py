@@ -34,8 +34,6 @@ from onepass.validation import as_dates, as_numbers
 from onepass.validation.rows import Rows, concatenate_rows
 from onepass.validation.table import Table, is_missing
 
-__all__ = ["DelayedLabels", "Schedule"]
-
 
 def _row_times(time: Array | None, last: object, located: Callable[[int], str]) -> Array:
     """Check the times at which rows arrive: numbers or dates that never decrease."""

@@ -31,17 +31,6 @@ from onepass.evaluate.curves import plain_time
 from onepass.types import Array
 from onepass.validation.rows import Rows
 
-__all__ = [
-    "MAX_EVENTS",
-    "Detector",
-    "Drift",
-    "ErrorMonitor",
-    "Events",
-    "check_suited",
-    "counts_mistakes",
-    "error_monitor",
-]
-
 MAX_EVENTS = 10_000
 """Maximum number of alarms, and of warnings, whose rows are stored. All are counted."""
 

@@ -26,20 +26,6 @@ from onepass.types import Array, Floats
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "COLOURS",
-    "DARK",
-    "GREY",
-    "Dots",
-    "Line",
-    "band",
-    "dot_plots",
-    "heat_map",
-    "learning_curves",
-    "new_figure",
-]
-
-
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Palette of Okabe and Ito without black and yellow."""
 

@@ -32,8 +32,6 @@ from onepass.serialization.codec import Role, register
 from onepass.types import Array, ArrayLike, Floats, TimeLike
 from onepass.validation.table import TableLike
 
-__all__ = ["LastLabel", "LastValue", "Majority", "RunningMean"]
-
 
 class _Naive(Learner):
     """A learner that uses no features, with one score per output."""

@@ -21,8 +21,6 @@ from sklearn.base import is_classifier
 from onepass.types import Array
 from onepass.validation.table import Table
 
-__all__ = ["PastErrors", "PastRows"]
-
 _WORSE, _WRONG = 1.5, 0.1  # ratio of mean absolute errors; difference of shares of wrong labels
 
 

@@ -18,8 +18,6 @@ from onepass.validation import label_names
 from onepass.validation.rows import Rows
 from onepass.validation.table import Table, is_missing
 
-__all__ = ["check_keep", "lagged_target", "predictions"]
-
 _WHERE = "op.evaluate.predictions"
 
 

@@ -36,9 +36,6 @@ from onepass.types import Array
 from onepass.validation import in_range, whole
 from onepass.validation.rows import Rows
 
-__all__ = ["by_name", "checked_models", "prequential"]
-
-
 _BASELINES: dict[str, dict[str, type]] = {
     "regression": {"last value": LastValue, "running mean": RunningMean},
     "classification": {"last label": LastLabel, "majority": Majority},

@@ -29,9 +29,6 @@ from onepass.evaluate.tables import Column, Table, decimals, format_number, fram
 from onepass.serialization.atomic import write_errors
 from onepass.types import Array
 
-__all__ = ["FILES", "FORMAT", "BaseReport", "Report", "from_json", "map_floats", "to_json"]
-
-
 FORMAT = 1
 """Version of the JSON format."""
 

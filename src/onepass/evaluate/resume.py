@@ -32,9 +32,6 @@ from onepass.stream.stream import setting_differences
 from onepass.types import Array
 from onepass.validation.rows import Rows
 
-__all__ = ["Checkpoint", "RunProgress", "blocks_from", "differences", "run_blocks", "run_progress"]
-
-
 _MAX_LETTERS = 60  # length of a value in a message
 
 

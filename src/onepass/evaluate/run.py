@@ -32,9 +32,6 @@ from onepass.types import Array
 from onepass.validation.rows import Rows
 from onepass.validation.table import Table, known_rows
 
-__all__ = ["WHERE", "Model", "PrequentialRun", "learns_gaps"]
-
-
 WHERE = "op.evaluate.prequential"
 """The public call, for messages."""
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from onepass.evaluate.curves import Values
 from onepass.evaluate.drift import Drift
 
-__all__ = ["Score"]
-
 
 @dataclass(frozen=True)
 class Score:

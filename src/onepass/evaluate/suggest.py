@@ -35,8 +35,6 @@ from onepass.validation import whole
 from onepass.validation.rows import concatenate_tables
 from onepass.validation.table import Table
 
-__all__ = ["Suggestion", "suggest"]
-
 _TIE = 1.01
 _CORRELATED = 0.2  # minimum autocorrelation of a season
 _NEGLIGIBLE = 1e-4  # error, relative to that of the baselines

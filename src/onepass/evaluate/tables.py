@@ -22,20 +22,6 @@ from rich.text import Text
 from onepass.errors import MissingExtraError
 from onepass.evaluate.choice import check_choice
 
-__all__ = [
-    "MISSING",
-    "Column",
-    "Table",
-    "decimals",
-    "format_number",
-    "format_signed",
-    "frame",
-    "markdown",
-    "plain",
-    "plus_minus",
-    "to_csv",
-]
-
 MISSING = "–"
 _WIDEST = 10_000  # maximum width of plain text, in characters
 _SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {

@@ -28,8 +28,6 @@ from onepass.serialization.state import not_fitted
 from onepass.types import Array, Floats
 from onepass.validation.table import Table, TableLike
 
-__all__ = ["Adapter", "adapted"]
-
 
 def adapted(step: Any) -> Transformer | None:
     """Return a step of a Pipeline as a transformer of onepass; None if it is no transformer.

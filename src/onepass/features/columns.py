@@ -19,9 +19,6 @@ import numpy as np
 
 from onepass.types import Array, Floats
 
-__all__ = ["CYCLES", "Column", "Date", "Hashed", "NewOutput", "Number", "Text"]
-
-
 NewOutput: TypeAlias = tuple[int, str]
 """The row of the block that adds an output column, and the suffix of its name."""
 

@@ -39,12 +39,6 @@ from onepass.features.transformer import Starts
 from onepass.types import Array, Floats
 from onepass.validation.table import TableLike
 
-__all__ = [
-    "PatchGrid",
-    "RandomConvolution",
-    "pooling_matrix",
-]
-
 
 class PatchGrid(NamedTuple):
     """The positions of the patches of an image: every pixel at which a complete patch starts."""

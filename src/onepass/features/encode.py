@@ -59,9 +59,6 @@ from onepass.validation.table import (
     to_column,
 )
 
-__all__ = ["Encode", "to_table"]
-
-
 _SHARED = 32  # columns for the categories of a column that exceed max_categories
 _KINDS = {"f": "numbers", "O": "text", "M": "dates"}
 _REMEDIES = {

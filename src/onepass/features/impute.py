@@ -32,8 +32,6 @@ from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.arrays import ColumnPositions
 from onepass.validation.table import Table, named_row
 
-__all__ = ["Impute"]
-
 
 @dataclass(eq=False, repr=False)
 class Impute(Columnwise):

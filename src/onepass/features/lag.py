@@ -47,8 +47,6 @@ from onepass.serialization.state import forget
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.table import Table, TableLike
 
-__all__ = ["Lag", "checked_targets"]
-
 
 def checked_targets(y: ArrayLike | None, n: int, *, labels: bool, gaps: bool = False) -> Array:
     """Validate targets for ``Lag``: numbers, or labels, which are returned as text.

@@ -27,8 +27,6 @@ from onepass.errors import ParameterError, TypeMismatchError, import_extra
 from onepass.features.pretrained import FrozenNetwork, OpenNetwork
 from onepass.types import Array, Floats
 
-__all__ = ["ONNXFeatures"]
-
 _TYPES = {
     "tensor(float)": "f4", "tensor(double)": "f8", "tensor(float16)": "f2",
     "tensor(uint8)": "u1", "tensor(uint16)": "u2", "tensor(uint32)": "u4", "tensor(uint64)": "u8",

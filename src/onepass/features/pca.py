@@ -47,8 +47,6 @@ from onepass.linalg.pca import (
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.table import TableLike
 
-__all__ = ["IncrementalPCA"]
-
 
 @dataclass(eq=False, repr=False)
 class IncrementalPCA(Columnwise):

@@ -42,9 +42,6 @@ from onepass.validation.arrays import ColumnPositions, check_same_parameters, co
 from onepass.validation.frames import series_array
 from onepass.validation.table import TableLike, is_missing_value
 
-__all__ = ["Pipeline"]
-
-
 _Change: TypeAlias = tuple[Transformer, dict[str, Any]]
 """A transformer, and its attributes after a row."""
 

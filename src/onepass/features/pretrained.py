@@ -41,8 +41,6 @@ from onepass.features.random_features import Frozen
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.table import TableLike
 
-__all__ = ["FrozenNetwork", "OpenNetwork"]
-
 
 class OpenNetwork(NamedTuple):
     """A network that is ready for evaluation."""

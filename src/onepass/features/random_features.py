@@ -48,8 +48,6 @@ from onepass.errors import NumericalError, public
 from onepass.features.transformer import Columnwise, Starts
 from onepass.types import Array, Floats
 
-__all__ = ["Frozen", "RandomFourier", "RandomReLU", "check_features"]
-
 
 class Frozen(Columnwise):
     """Base class of transformers of matrices whose outputs are fixed functions of a row.

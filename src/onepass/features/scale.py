@@ -39,8 +39,6 @@ from onepass.features.random_features import check_features
 from onepass.features.transformer import Columnwise, Starts, column_parts
 from onepass.types import Array, Floats
 
-__all__ = ["Scale"]
-
 _MOMENTS = ("counts_", "origin_", "offset_", "squares_")
 
 

@@ -20,8 +20,6 @@ from onepass.features.transformer import Columnwise, Starts, matrix_with_gaps
 from onepass.types import Array, Floats
 from onepass.validation.table import known_rows
 
-__all__ = ["TargetOrigin"]
-
 
 class TargetOrigin(Columnwise):
     """Let the regressor of a pipeline learn targets relative to the first one.

@@ -28,8 +28,6 @@ from onepass.validation import torch_compatible
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["TorchFeatures"]
-
 _DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 

@@ -57,15 +57,6 @@ from onepass.validation.arrays import (
 )
 from onepass.validation.table import Table, TableLike, has_names, is_frame, named_row
 
-__all__ = [
-    "Columnwise",
-    "Starts",
-    "Transformer",
-    "all_or_nothing",
-    "column_parts",
-    "matrix_with_gaps",
-]
-
 
 class Starts(NamedTuple):
     """The columns that have their first values in a block of n rows, or have none yet."""

@@ -34,8 +34,6 @@ from typing import ClassVar
 from onepass.memory.vector import Fading
 from onepass.types import Array
 
-__all__ = ["FACTORS", "Auto"]
-
 FACTORS = (1.0, *(2.0 ** (-1.0 / rows) for rows in (32768, 8192, 2048, 512, 128, 32, 8)))
 """The forgetting factors of the experts; the first one does not forget."""
 

@@ -48,8 +48,6 @@ from onepass.memory import least_squares
 from onepass.memory.vector import HEAD, Fading, Flag, Parts, Slot
 from onepass.types import Array, Floats
 
-__all__ = ["Directional"]
-
 _EPS = float(np.finfo(np.float64).eps)
 
 

@@ -33,8 +33,6 @@ from onepass.errors import ParameterError, public
 from onepass.memory.vector import Fading
 from onepass.types import Array, Floats
 
-__all__ = ["Bounded", "DecayRate", "Exponential", "clock"]
-
 
 @dataclass(frozen=True)
 class DecayRate:

@@ -19,8 +19,6 @@ from onepass.forgetting.exponential import Bounded, Exponential
 from onepass.forgetting.protocols import ForgettingRule
 from onepass.forgetting.window import Window
 
-__all__ = ["RULES", "rule"]
-
 RULES: tuple[type[ForgettingRule], ...] = (Auto, Bounded, Directional, Exponential, Window)
 """The rules that a learner, the command line and model files accept."""
 

@@ -10,8 +10,6 @@ from typing import Any, Protocol
 from onepass.memory.vector import Fading
 from onepass.types import Array, Floats
 
-__all__ = ["ForgettingRule"]
-
 
 class ForgettingRule(Protocol):
     """A forgetting rule: a frozen dataclass, whose fields are saved with the learner.

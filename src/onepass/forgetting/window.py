@@ -25,8 +25,6 @@ from onepass.forgetting.exponential import clock
 from onepass.memory.vector import Fading
 from onepass.types import Array, Floats
 
-__all__ = ["Window"]
-
 _LONGEST = 2.0**62  # units that can be subtracted from a time
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from onepass.errors import ParameterError, did_you_mean, import_extra
 
-__all__ = ["detectors"]
-
 _DUMMIES = {"dummydriftdetector", "nodrift"}  # baselines without detection
 
 

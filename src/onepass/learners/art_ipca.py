@@ -56,9 +56,6 @@ from onepass.linalg.pca import IncrementalPCAState, checked_components
 from onepass.types import Array, Floats
 from onepass.validation.table import TableLike
 
-__all__ = ["ARTIPCAClassifier", "ARTIPCACluster", "BaseARTIPCA"]
-
-
 _PROJECTIONS = ("pca", "lda")
 _MAX_LEVELS = 16
 _LARGEST = 1e150  # squares of larger numbers overflow

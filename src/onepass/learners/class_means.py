@@ -51,17 +51,6 @@ from onepass.linalg import calibration, capsule
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.table import TableLike
 
-__all__ = [
-    "UNSEEN",
-    "ClassLearner",
-    "CovarianceType",
-    "Moments",
-    "NearestClassMean",
-    "along",
-    "width_of",
-]
-
-
 COVARIANCES = ("none", "pooled", "each")
 CovarianceType: TypeAlias = Literal["none", "pooled", "each"]
 """Covariances that a learner stores: none, one for all classes, or one for each class."""

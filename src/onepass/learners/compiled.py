@@ -16,8 +16,6 @@ import numpy as np
 from onepass.serialization.state import RowCounter, copied_attributes, counters, not_fitted
 from onepass.types import ArrayLike, RowLike, TimeLike
 
-__all__ = ["Compiled", "row_format"]
-
 _PLAIN = "biufU"  # kinds of labels that the compiled state compares as NumPy does
 _LABELS = (str, int, float, np.generic)
 _SCALARS = frozenset(np.dtype(code).type for code in "?efbBhHiIlLqQ")

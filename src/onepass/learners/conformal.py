@@ -61,8 +61,6 @@ from onepass.validation.arrays import check_same_parameters
 from onepass.validation.frames import series_array
 from onepass.validation.table import TableLike, sliceable
 
-__all__ = ["Conformal"]
-
 _SCORES = ("quantiles_", "covered_", "counts_", "sums_", "runs_", "first_")
 _NO_SCORE = float(np.finfo(np.float64).max)  # the least of no scores; files hold no infinity
 _UNLIKELY = 1e-3  # probability of consecutive scores outside, after which q is raised to them

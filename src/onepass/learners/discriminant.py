@@ -56,17 +56,6 @@ from onepass.learners.class_means import (
 from onepass.types import ArrayLike, Floats
 from onepass.validation.table import TableLike
 
-__all__ = [
-    "Posterior",
-    "StreamingLDA",
-    "StreamingQDA",
-    "lower",
-    "oas",
-    "shrunk",
-    "solve",
-    "whitening",
-]
-
 
 def oas(S: Floats, n: float) -> float:
     """Shrinkage ε of a covariance towards its mean variance by oracle approximating shrinkage.

@@ -34,8 +34,6 @@ from onepass.learners.discriminant import oas, shrunk, whitening
 from onepass.linalg.pca import IncrementalPCAState, PrincipalAxes, no_axes, retained_axes
 from onepass.types import Array, Floats
 
-__all__ = ["DiscriminantAxes"]
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DiscriminantAxes:

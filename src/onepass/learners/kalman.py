@@ -57,8 +57,6 @@ from onepass.memory.vector import SKIPPED
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.table import TableLike
 
-__all__ = ["PROCESS_NOISES", "KalmanRegressor"]
-
 PROCESS_NOISES = (0.0, *(16.0**k for k in range(-4, 3)))
 """The process noises of the experts, relative to the noise."""
 

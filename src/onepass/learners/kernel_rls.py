@@ -69,8 +69,6 @@ from onepass.learners.estimator import Classifier, Layout, Regressor
 from onepass.types import Array, Floats
 from onepass.validation.table import TableLike
 
-__all__ = ["KernelPosterior", "KernelRLS", "KernelRLSClassifier", "KernelRLSRegressor"]
-
 Kernel: TypeAlias = str | Callable[[Floats, Floats], Floats]
 
 _ROWS = 64  # rows that are learned at once

@@ -52,8 +52,6 @@ from onepass.validation.frames import series_array
 from onepass.validation.keys import Key, Keys, plain_key, split_keys, split_row
 from onepass.validation.table import Table, TableLike, is_frame, named_row
 
-__all__ = ["Keyed"]
-
 
 class _Rows(NamedTuple):
     """Validated rows, without the key column."""

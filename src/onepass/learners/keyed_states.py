@@ -19,8 +19,6 @@ from onepass.serialization.state import nbytes
 from onepass.types import Array, Floats
 from onepass.validation.keys import Key
 
-__all__ = ["KeyedStates"]
-
 _FIRST = np.zeros(1, dtype=np.int64)
 _CHUNK = 1 << 13  # numbers in a chunk: copying it is fast, and few chunks are needed
 

@@ -31,25 +31,6 @@ from onepass.linalg.update import Step
 from onepass.memory.protocols import MemoryState
 from onepass.types import Array, ArrayLike, Floats
 
-__all__ = [
-    "CACHED_VALUES",
-    "HALVES",
-    "Linear",
-    "align_outputs",
-    "coefficients",
-    "float64_blocks",
-    "from_parameters",
-    "initial_prediction",
-    "initial_weights",
-    "intercepts",
-    "named_class_columns",
-    "named_coefficients",
-    "outputs_of",
-    "predicted_initially",
-    "row_step",
-]
-
-
 CACHED_VALUES = 1 << 15
 """Number of values of rows that are converted at once and fit into the processor's caches."""
 

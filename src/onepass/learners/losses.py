@@ -35,19 +35,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-__all__ = [
-    "MARGIN_LOSSES",
-    "REGRESSION_LOSSES",
-    "Absolute",
-    "EpsilonInsensitive",
-    "Hinge",
-    "Huber",
-    "Logistic",
-    "Loss",
-    "Misclassified",
-    "Squared",
-]
-
 
 def _sign(e: float) -> float:
     return math.copysign(1.0, e) if e else 0.0

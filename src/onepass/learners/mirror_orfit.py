@@ -41,8 +41,6 @@ from onepass.learners.estimator import Regressor
 from onepass.learners.linear import coefficients, initial_weights, intercepts, predicted_initially
 from onepass.types import Array, ArrayLike, Floats
 
-__all__ = ["MirrorORFitRegressor"]
-
 _LARGEST = 1e140  # inner products of longer rows would overflow
 _STEPS = 200  # Newton steps; about ten are usual
 _RESOLUTION = 1e-11  # part of a row, relative to its length, that is rounding

@@ -48,9 +48,6 @@ from onepass.memory.principal import ForgettingBound, certified
 from onepass.memory.protocols import GrowingState, Memory, Mergeable
 from onepass.types import Array, ArrayLike, Floats
 
-__all__ = ["BaseORFit", "ORFitClassifier", "ORFitRegressor"]
-
-
 _WIDTH = 64  # rows in a block, if learning a block equals learning its rows
 _LARGEST = 1e140  # inner products of longer rows would overflow
 

@@ -45,8 +45,6 @@ from onepass.learners.step_size import SingleSteps
 from onepass.serialization.state import RowCounter
 from onepass.types import Array, Floats
 
-__all__ = ["Perceptron"]
-
 
 @dataclass(eq=False, repr=False)
 class Perceptron(Linear, Classifier):

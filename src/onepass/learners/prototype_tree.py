@@ -40,8 +40,6 @@ from onepass.learners.prototypes import (
 from onepass.linalg.pca import IncrementalPCAState, rows_between
 from onepass.types import Array, Floats
 
-__all__ = ["Axes", "LevelRules", "PrototypeTree", "TreeMatches"]
-
 Axes: TypeAlias = IncrementalPCAState | DiscriminantAxes
 
 

@@ -47,25 +47,6 @@ from onepass import validation
 from onepass.errors import ParameterError
 from onepass.types import Array, Floats
 
-__all__ = [
-    "BLOCK",
-    "PAGE",
-    "PCA_MODES",
-    "ROW_SIMILARITIES",
-    "SIMILARITIES",
-    "Page",
-    "Prototypes",
-    "Rules",
-    "Similarity",
-    "checked_rules",
-    "compares_rows",
-    "lengths_of",
-    "match_and_update",
-    "project",
-    "row_similarity",
-]
-
-
 _GRID = 2.0**40  # steps of 1
 _CANCELS = 1e-3  # share of a² + b²; smaller squared distances lose their digits by cancellation
 _PIECE = 1 << 18  # values of differences that are computed at once

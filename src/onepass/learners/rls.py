@@ -54,13 +54,10 @@ from onepass.learners.linear import (
 from onepass.learners.rls_device import Device, DeviceState
 from onepass.learners.rls_merge import merge_learners
 from onepass.memory import least_squares
-from onepass.memory.vector import Flag, Parts, Slot, aligned
+from onepass.memory.vector import Flag, Parts, Slot, aligned, shares
 from onepass.serialization.state import StateAttribute, nbytes, not_fitted
 from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.table import TableLike, mixed_zones
-
-__all__ = ["LeastSquares", "RLSClassifier", "RLSRegressor", "penalty"]
-
 
 _CHECKED = 1 << 14  # single rows between two checks of windup
 _WOUND = 1e-6  # information about a coefficient, relative to a row with its feature, in windup
@@ -449,7 +446,7 @@ class LeastSquares(Learner):
             raise AttributeError(  # noqa: TRY004  as for an attribute that does not exist
                 f"{type(self).__name__!r} object has no attribute 'forgetting_factor_'"
             )
-        leading = least_squares.shares(self.state_).argmax(axis=0)
+        leading = shares(self.state_).argmax(axis=0)
         factors = np.array(chosen.fading.mixture)[leading]
         return float(factors[0]) if len(factors) == 1 else factors
 

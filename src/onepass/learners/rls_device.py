@@ -30,8 +30,6 @@ from onepass.memory import plain
 from onepass.memory.vector import HEAD, Flag, Parts, Slot
 from onepass.types import Array, Floats
 
-__all__ = ["Device", "DeviceState"]
-
 _WIDTH = 1024  # rows that are added at once
 _DEEPEST = -10.0  # log2 of the smallest fade within these rows
 _SAFE_GRAM = 1e4  # V is not large if the sum of its squares is below this bound

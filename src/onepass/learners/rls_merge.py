@@ -13,8 +13,6 @@ from onepass.memory.least_squares import Positions
 from onepass.memory.vector import Slot
 from onepass.types import Array, Floats
 
-__all__ = ["merge_learners"]
-
 
 def merge_learners(learner: Any, other: Any, layout: Layout) -> None:
     """Add the rows of another learner to a learner.

@@ -19,8 +19,6 @@ from onepass.memory import least_squares
 from onepass.memory.vector import Flag, Slot
 from onepass.types import Array, Floats
 
-__all__ = ["PackedRows", "fade_to"]
-
 
 class PackedRows:
     """The vectors of copies of one learner.

@@ -56,8 +56,6 @@ from onepass.linalg import calibration
 from onepass.serialization.state import RowCounter
 from onepass.types import Array, ArrayLike, Floats
 
-__all__ = ["BaseSGD", "SGDClassifier", "SGDRegressor", "gradient_descent"]
-
 
 @dataclass(eq=False, repr=False)
 class BaseSGD(Linear):

@@ -71,22 +71,6 @@ from onepass.learners.losses import (
 )
 from onepass.types import Floats
 
-__all__ = [
-    "STEP_RULES",
-    "Adaptive",
-    "Constant",
-    "Decaying",
-    "Normalised",
-    "PassiveAggressive",
-    "PassiveAggressiveI",
-    "PassiveAggressiveII",
-    "SingleSteps",
-    "Slope",
-    "StepRule",
-    "Steps",
-    "adaptive_step",
-]
-
 _TINY = float(np.finfo(np.float64).tiny)  # smaller squared lengths are subnormal and inaccurate
 
 

@@ -13,22 +13,6 @@ from onepass.types import Array, ArrayOrTensor
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "all_to_numpy",
-    "as_array",
-    "blank",
-    "finite",
-    "host",
-    "is_tensor",
-    "kind",
-    "like",
-    "numpy_view",
-    "on_device",
-    "small",
-    "wide",
-    "widened",
-]
-
 _FEW = 4096  # numbers; below this BLAS sums faster than NumPy under errstate
 
 

@@ -22,8 +22,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["add_rows"]
-
 _COLUMNS = 256  # smallest number of columns at once, so that few rows do not take many small steps
 
 

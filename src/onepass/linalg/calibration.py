@@ -43,17 +43,6 @@ import numpy as np
 from onepass import native
 from onepass.types import Array, Floats
 
-__all__ = [
-    "grown",
-    "merged",
-    "probabilities",
-    "rows",
-    "scale_and_offsets",
-    "start",
-    "updated",
-    "uses",
-]
-
 _HEAD = 8  # log2 of the number of first rows that are all used
 _SPACING = 16  # maximum number of rows of which one is used
 _SLOWEST = 2e-3  # minimum of r / ω

@@ -18,27 +18,6 @@ from scipy.linalg import blas, lapack
 from onepass.linalg.backend import finite, is_tensor
 from onepass.types import Array, ArrayOrTensor, Floats
 
-__all__ = [
-    "LONG",
-    "call",
-    "capsule",
-    "cholesky",
-    "cholesky_update",
-    "eigh",
-    "lower_from_rows",
-    "ordered_cholesky",
-    "qr_update",
-    "solve_lower",
-    "solve_lower_transposed",
-    "solve_triangle",
-    "solve_upper",
-    "solve_upper_transposed",
-    "svd",
-    "svd_both",
-    "whitened",
-]
-
-
 LONG = 1 << 22
 """Minimum number of multiplications for which a call releases the GIL."""
 

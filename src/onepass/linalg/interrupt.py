@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["Background", "Interrupt"]
-
 
 class Background:
     """A SIGINT handler for a program that inherited an ignored SIGINT, as from a shell's ``&``.

@@ -41,19 +41,6 @@ from onepass.errors import ParameterError
 from onepass.linalg.subspace import OrthonormalBasis
 from onepass.types import Array, Floats
 
-__all__ = [
-    "IncrementalPCAState",
-    "PrincipalAxes",
-    "accumulate",
-    "checked_components",
-    "frozen_axes",
-    "initial_state",
-    "no_axes",
-    "retained_axes",
-    "rows_between",
-]
-
-
 _PIECE = 4096  # rows per QR
 _LEAST = 1e-12  # share of the variance attributed to rounding
 

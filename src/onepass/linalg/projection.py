@@ -39,9 +39,6 @@ import numpy as np
 from onepass import linalg, native
 from onepass.types import Array, ArrayOrTensor, Floats
 
-__all__ = ["Projection", "Split", "is_supported", "matvec", "residual", "squared_lengths"]
-
-
 _RUN = 1 << 15  # numbers of a run, the smallest unit of work of a thread
 _CODES = {np.dtype(np.float32): "f", np.dtype(np.float64): "d"}
 

@@ -29,8 +29,6 @@ from onepass import native
 from onepass.linalg.factorizations import svd
 from onepass.types import Floats
 
-__all__ = ["bordered_svd"]
-
 _DLASD4 = cython_lapack.__pyx_capi__["dlasd4"]  # its name contains the type of its integers
 
 _MIN_ROWS = 8 if native.loops is not None else 24  # rows; below this a dense SVD is as fast

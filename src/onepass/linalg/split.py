@@ -15,9 +15,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-__all__ = ["count_weights", "is_split", "split_over", "summed"]
-
-
 _SPLIT: ContextVar[Any] = ContextVar("_SPLIT", default=None)
 
 

@@ -64,9 +64,6 @@ from onepass import linalg
 from onepass.linalg.projection import Lift, Projection, Split
 from onepass.types import ArrayOrTensor, Floats, Kind
 
-__all__ = ["ColumnBuffer", "OrthonormalBasis", "RankOneStep", "Split", "Subspace", "rank_one_step"]
-
-
 _ROUNDINGS = {4: 4.0, 8: 32.0}  # by itemsize: tolerance of squared lengths, in roundings
 
 

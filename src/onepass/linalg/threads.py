@@ -16,16 +16,6 @@ from threadpoolctl import ThreadpoolController
 
 from onepass.types import ArrayOrTensor
 
-__all__ = [
-    "Sums",
-    "blas_threads",
-    "one_thread",
-    "one_thread_for_tensors",
-    "single_threaded",
-    "sum_in_threads",
-    "thread_count",
-]
-
 Sums = tuple[Any, ...]
 
 _TINY = 1 << 13  # numbers of a matrix whose product with a vector BLAS does not split

@@ -30,16 +30,6 @@ import numpy as np
 from onepass import linalg
 from onepass.types import Array, ArrayOrTensor, Floats
 
-__all__ = [
-    "FittedStep",
-    "Step",
-    "TriangleUpdate",
-    "absorb",
-    "fit",
-    "nonsingular",
-    "row_by_row",
-]
-
 _CALM = 2.0  # whitened rows below this need no QR
 _FEW = 32  # weights; below this a QR is as fast
 _SHARP = 1e2  # whitened rows above this blur the errors of later rows

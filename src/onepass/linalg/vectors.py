@@ -21,26 +21,6 @@ from onepass.types import ArrayOrTensor, Floats
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "add",
-    "blur",
-    "inner",
-    "largest",
-    "length",
-    "magnitude",
-    "moved",
-    "norms",
-    "orthonormal",
-    "present",
-    "principal",
-    "resolution",
-    "rounding",
-    "rows_are_finite",
-    "solve_lower_right",
-    "times",
-]
-
-
 _LEAST_SQUARE = 1e-280  # smaller sums of squares may have underflowed
 _LEAST_LENGTH = 1e-15  # squares of shorter float32 vectors may have underflowed
 _FEW = 4096  # squares that may be summed in float32

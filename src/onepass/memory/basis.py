@@ -25,13 +25,12 @@ import numpy as np
 
 from onepass import linalg
 from onepass.errors import ParameterError
-from onepass.linalg.subspace import OrthonormalBasis, Split
+from onepass.linalg.projection import Split
+from onepass.linalg.subspace import OrthonormalBasis
 from onepass.linalg.update import FittedStep, Step, fit, row_by_row
 from onepass.memory.evidence import Evidence, without_prior
 from onepass.memory.span import Span
 from onepass.types import Array, ArrayOrTensor, Floats, Kind
-
-__all__ = ["Basis", "Directions", "NoisySpan", "refuse_noise"]
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, cast
 
 from onepass import linalg
-from onepass.linalg.subspace import Split
+from onepass.linalg.projection import Split
 from onepass.linalg.update import FittedStep, Step, fit
 from onepass.memory.evidence import Evidence
 from onepass.memory.protocols import Divided, Memory
 from onepass.types import ArrayOrTensor, Floats, Kind
-
-__all__ = ["BlockEvidence", "Blocks"]
 
 _Place = tuple[tuple[int, int], ...]
 

@@ -9,8 +9,6 @@ from onepass.memory.basis import Basis
 from onepass.memory.principal import Principal
 from onepass.memory.protocols import Memory
 
-__all__ = ["specification"]
-
 
 def specification(memory: int | Memory | None) -> Memory:
     """Return the specification of a ``memory`` parameter.

@@ -31,21 +31,12 @@ import numpy as np
 
 from onepass import linalg, validation
 from onepass.errors import public
-from onepass.linalg.subspace import OrthonormalBasis, Split
+from onepass.linalg.projection import Split
+from onepass.linalg.subspace import OrthonormalBasis
 from onepass.linalg.update import FittedStep, Step, fit
 from onepass.memory.basis import Directions, refuse_noise
 from onepass.memory.evidence import Evidence
 from onepass.types import Array, ArrayOrTensor, Floats, Kind
-
-__all__ = [
-    "LastDirections",
-    "LastDirectionsState",
-    "LimitedDirections",
-    "NoMemory",
-    "NoMemoryState",
-    "Random",
-    "RandomDirections",
-]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -31,8 +31,6 @@ from onepass import linalg
 from onepass.linalg.update import Step
 from onepass.types import Array, ArrayOrTensor, Floats
 
-__all__ = ["Evidence", "without_prior"]
-
 _NOTHING = 64.0 * float(np.finfo(np.float64).eps)  # relative to the prior, and to all targets
 
 

@@ -61,40 +61,6 @@ from onepass.memory.vector import (
 )
 from onepass.types import Array, Floats
 
-__all__ = [
-    "EXPERTS",
-    "Fading",
-    "Flag",
-    "Parts",
-    "Positions",
-    "Slot",
-    "converted",
-    "covariance",
-    "experts",
-    "faded",
-    "faded_to",
-    "fitted",
-    "grown",
-    "is_sound",
-    "learn",
-    "mass",
-    "merged",
-    "mixture_noise",
-    "moved",
-    "put_triangle",
-    "reserve",
-    "scores",
-    "set_fading",
-    "shares",
-    "start",
-    "stored_rows",
-    "triangle",
-    "variance",
-    "with_length",
-    "with_outputs",
-    "without_weights",
-]
-
 _DETERMINED = 1e4  # D relative to the least prior, of a weight that rows determine
 
 # -- starting and changing the sizes ---------------------------------------------------------------

@@ -11,8 +11,6 @@ from onepass import native
 from onepass.memory import plain
 from onepass.types import Floats
 
-__all__ = ["Mixture"]
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Mixture:

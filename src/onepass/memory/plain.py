@@ -31,8 +31,6 @@ from onepass.memory.vector import (
 )
 from onepass.types import Floats
 
-__all__ = ["learn", "remove_prior", "rescale", "rotate", "solve", "weigh"]
-
 # Equal to the constants of native/core: least_squares.h and .c; mixture.c in the last line.
 TINY = 1e-307  # a smaller D counts as 0: its inverse may overflow
 SUDDEN = -8.0  # log2 of a fade at once that leaves only a prior

@@ -54,15 +54,13 @@ import numpy as np
 
 from onepass import linalg, validation
 from onepass.errors import ParameterError, public
-from onepass.linalg.subspace import OrthonormalBasis, Split, Subspace, rank_one_step
+from onepass.linalg.projection import Split
+from onepass.linalg.subspace import OrthonormalBasis, Subspace, rank_one_step
 from onepass.linalg.update import FittedStep, Step, fit
 from onepass.memory.basis import refuse_noise
 from onepass.memory.evidence import Evidence
 from onepass.memory.protocols import MemoryState
 from onepass.types import Array, ArrayOrTensor, Floats, Kind
-
-__all__ = ["ForgettingBound", "PendingStep", "Principal", "PrincipalState", "certified"]
-
 
 _LEAST = 1e-37  # shorter gradients are ignored
 

@@ -24,12 +24,10 @@ from __future__ import annotations
 
 from typing import Protocol, Self
 
-from onepass.linalg.subspace import Split
+from onepass.linalg.projection import Split
 from onepass.linalg.update import FittedStep, Step
 from onepass.memory.evidence import Evidence
 from onepass.types import Array, ArrayOrTensor, Floats, Kind
-
-__all__ = ["Divided", "GrowingState", "Memory", "MemoryState", "Mergeable"]
 
 
 class MemoryState(Protocol):

@@ -37,8 +37,6 @@ from onepass.linalg.subspace import Subspace
 from onepass.memory.principal import PrincipalState
 from onepass.types import Kind
 
-__all__ = ["Sketch"]
-
 
 @dataclass(frozen=True)
 class Sketch:

@@ -35,8 +35,6 @@ from onepass import linalg
 from onepass.linalg.update import absorb, nonsingular
 from onepass.types import Floats
 
-__all__ = ["Span", "SpanUpdate"]
-
 
 class _SplitRows(NamedTuple):
     """Rows, each split into the part in a span and the part outside."""

@@ -30,8 +30,6 @@ from onepass.errors import ParameterError, public
 from onepass.linalg.update import Step, absorb, row_by_row
 from onepass.types import Array, ArrayLike, ArrayOrTensor, Floats, Kind
 
-__all__ = ["SquareRoot", "Triangle"]
-
 
 @dataclass(frozen=True)
 class SquareRoot:

@@ -14,27 +14,6 @@ import numpy as np
 
 from onepass.types import Array, Floats
 
-__all__ = [
-    "DECAY",
-    "EXPERTS",
-    "HEAD",
-    "PANEL",
-    "SHARE",
-    "SKIPPED",
-    "WINDOW_HEAD",
-    "Fading",
-    "Flag",
-    "Parts",
-    "Slot",
-    "Window",
-    "WindowSlot",
-    "aligned",
-    "experts",
-    "is_mixture",
-    "numbers",
-    "shares",
-]
-
 EXPERTS = 8
 """The number of experts of a mixture."""
 SKIPPED = 20.0

@@ -29,25 +29,6 @@ from onepass.types import Array, ArrayLike
 from onepass.validation import matrix, torch_compatible
 from onepass.validation.table import Table, TableLike, is_frame
 
-__all__ = [
-    "Batch",
-    "RowsLike",
-    "as_matrix",
-    "batch",
-    "check_table_indices",
-    "chosen",
-    "first_line",
-    "holds_indices",
-    "joined",
-    "map_tensors",
-    "module_errors",
-    "numbers",
-    "raised_by_module",
-    "refuse_width",
-    "tensors",
-]
-
-
 _CONSTANTS = (str, bool, int, float, type(None))
 _COMPLEX = {torch.float64: torch.complex128, torch.float32: torch.complex64}
 

@@ -40,8 +40,6 @@ from onepass.nn.kalman import FilterStep, PosteriorCovariance, RandomWalkFilter
 from onepass.nn.losses import Loss
 from onepass.nn.saving import register
 
-__all__ = ["EKF"]
-
 
 @register
 class EKF(RandomWalkFilter):

@@ -38,21 +38,6 @@ from onepass.nn.batch import (
 )
 from onepass.nn.selection import Selection
 
-__all__ = [
-    "NORMS",
-    "Function",
-    "ReentrantLock",
-    "differentiable_kernels",
-    "evaluation_mode",
-    "plain_mode",
-    "refuse_batch_statistics",
-    "refuse_max_norm",
-    "substituted",
-    "synchronized",
-    "warn_training_mode",
-]
-
-
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _DROPOUTS = (
     nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,

@@ -26,20 +26,6 @@ from onepass.errors import NumericalError, ParameterError
 from onepass.nn.batch import Batch
 from onepass.nn.module import Network
 
-__all__ = [
-    "GRADIENTS",
-    "GradientsName",
-    "check_gradients",
-    "chunked_gradients",
-    "count_nonfinite",
-    "finite_rows",
-    "gradients_per_row",
-    "insert_gradients",
-    "reservoir_slots",
-    "row_gradients",
-    "start_memory",
-]
-
 GradientsName: TypeAlias = Literal["logit", "outputs", "average"]
 GRADIENTS = get_args(GradientsName)
 

@@ -46,8 +46,6 @@ from onepass.nn.batch import Batch, refuse_width
 from onepass.nn.function import Function, differentiable_kernels
 from onepass.nn.probe import check_has_gradient, tolerance
 
-__all__ = ["Derivative", "InseparableRows", "LayerRecorder"]
-
 
 class InseparableRows(Exception):  # noqa: N818  caught within onepass.nn
     """The derivatives of single rows cannot be separated by this method."""

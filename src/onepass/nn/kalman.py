@@ -71,21 +71,6 @@ from onepass.serialization.codec import Role, register
 from onepass.serialization.state import nbytes
 from onepass.types import Array, ArrayOrTensor, Floats
 
-__all__ = [
-    "Covariance",
-    "Dynamics",
-    "Filter",
-    "FilterStep",
-    "KalmanUpdate",
-    "PosteriorCovariance",
-    "RandomWalkFilter",
-    "exact",
-    "noisy",
-    "refuse_overflow",
-    "triangle",
-]
-
-
 _ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
 
 

@@ -69,9 +69,6 @@ from onepass.nn.selection import find_nonfinite
 from onepass.nn.trial import check_all_rows, locate_failure, prepare_rows
 from onepass.types import ArrayLike, ArrayOrTensor
 
-__all__ = ["Learner", "full_memory_message"]
-
-
 _VERBS = {
     "learn_one": "use learn(X[k:k+1], y[k:k+1])",
     "predict_one": "use predict(X[k:k+1])[0]",

@@ -11,8 +11,6 @@ from torch.utils.data import DataLoader, Dataset
 from onepass.errors import TypeMismatchError
 from onepass.nn.batch import map_tensors
 
-__all__ = ["pairs"]
-
 _ROWS = 256  # rows of a batch of a Dataset
 
 

@@ -48,8 +48,6 @@ from onepass.nn.saving import register
 from onepass.serialization import codec
 from onepass.types import Floats
 
-__all__ = ["LoFi", "Precision"]
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Precision:

@@ -50,18 +50,6 @@ from onepass.errors import (
 from onepass.nn.batch import numbers
 from onepass.types import ArrayLike
 
-__all__ = [
-    "LOSSES",
-    "Loss",
-    "LossName",
-    "Objective",
-    "Watch",
-    "as_rows",
-    "check",
-    "targets",
-    "to_predictions",
-]
-
 LossName: TypeAlias = Literal["squared", "one_hot", "cross_entropy"]
 Loss: TypeAlias = LossName | Callable[[Tensor, Tensor], Tensor]
 LOSSES = get_args(LossName)

@@ -23,16 +23,6 @@ from onepass.errors import ParameterError
 from onepass.linalg.update import fit
 from onepass.types import ArrayOrTensor, Floats
 
-__all__ = [
-    "PendingStep",
-    "check_possible",
-    "device_name",
-    "dtype_name",
-    "pending_step",
-    "variances",
-]
-
-
 _DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 

@@ -57,18 +57,6 @@ from onepass.nn.module import Network
 from onepass.nn.saving import state_attributes
 from onepass.types import Floats
 
-__all__ = [
-    "Merged",
-    "differences",
-    "discarded",
-    "fingerprint",
-    "merge",
-    "merge_linear",
-    "merge_nonlinear",
-    "refuse_worse",
-    "relative_change",
-]
-
 
 class Merged(NamedTuple):
     """Weights (p,), and the unconstrained distance from m in units of ‖w_a − w_b‖ / 2."""

@@ -30,8 +30,6 @@ from onepass.nn.jacobian import Derivative
 from onepass.nn.probe import Probe, linear_in_weights
 from onepass.nn.selection import select
 
-__all__ = ["Network"]
-
 
 class Network:
     """A torch module as a function f(x; w) of one flat vector w of the weights that learn.

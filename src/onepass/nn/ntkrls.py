@@ -40,8 +40,6 @@ from onepass.nn.kalman import Filter, FilterStep, PosteriorCovariance
 from onepass.nn.losses import Loss
 from onepass.nn.saving import register
 
-__all__ = ["NTKRLS"]
-
 _FADED = 1e-3  # min weight of a row within one block
 
 

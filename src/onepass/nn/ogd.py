@@ -57,9 +57,6 @@ from onepass.nn.losses import Loss
 from onepass.nn.saving import register
 from onepass.serialization.state import nbytes
 
-__all__ = ["OGD"]
-
-
 _PROBE = 1e-3  # length of the difference for J g̃, relative to the weights
 
 

@@ -71,8 +71,6 @@ from onepass.nn.saving import register
 from onepass.serialization.state import nbytes
 from onepass.types import ArrayLike
 
-__all__ = ["ORFit", "OneStepSGD"]
-
 
 @register
 class ORFit(Learner):

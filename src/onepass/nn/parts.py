@@ -30,8 +30,6 @@ from onepass.serialization.archive import damaged
 from onepass.serialization.codec import MARK
 from onepass.types import Array
 
-__all__ = ["Parts", "columns", "write"]
-
 _INDEX = "index.onepass"
 _KIND, _PART = "network parts", "network part"
 

@@ -29,16 +29,6 @@ from onepass.nn.batch import Batch, as_matrix, holds_indices, map_tensors, tenso
 from onepass.nn.function import Function, evaluation_mode
 from onepass.nn.selection import layer_of
 
-__all__ = [
-    "Probe",
-    "all_close",
-    "check_has_gradient",
-    "differs_by_rounding",
-    "linear_in_weights",
-    "tolerance",
-]
-
-
 _TRIES = 8
 _ROOM = 16.0
 

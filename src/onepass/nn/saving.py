@@ -36,18 +36,6 @@ from onepass.serialization import archive
 from onepass.serialization.archive import damaged
 from onepass.serialization.codec import MARK, from_state, register_value, state_dict
 
-__all__ = [
-    "KIND",
-    "arguments_of",
-    "from_tensors",
-    "load",
-    "register",
-    "save",
-    "state_attributes",
-    "tensors_of",
-]
-
-
 _Class = TypeVar("_Class", bound=type)
 _TENSOR = "tensor"
 _BITS = {torch.bfloat16: torch.int16}  # not supported by NumPy

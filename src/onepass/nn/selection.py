@@ -18,14 +18,6 @@ from torch import Tensor
 from onepass import linalg
 from onepass.errors import ParameterError, TypeMismatchError, did_you_mean, join_names
 
-__all__ = [
-    "Selection",
-    "find_nonfinite",
-    "layer_of",
-    "select",
-]
-
-
 _CLOSED = (
     torch.jit.ScriptModule, torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel,
 )  # fmt: skip

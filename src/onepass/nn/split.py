@@ -35,8 +35,6 @@ from onepass.nn.function import Function, evaluation_mode, synchronized
 from onepass.nn.merge import fingerprint
 from onepass.nn.module import Network
 
-__all__ = ["ProcessSplit", "ShardedNetwork"]
-
 
 class ProcessSplit:
     """The part of the weights that this process stores.

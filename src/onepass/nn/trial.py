@@ -16,8 +16,6 @@ from onepass.errors import ModuleError, OnepassError
 from onepass.nn.batch import Batch, RowsLike, first_line, raised_by_module, refuse_width
 from onepass.nn.module import Network
 
-__all__ = ["check_all_rows", "locate_failure", "prepare_rows"]
-
 _ROWS = 64
 _BYTES = 1 << 22  # of inputs: activations of layers may be much larger
 

@@ -21,8 +21,6 @@ from typing import NamedTuple
 from onepass import validation
 from onepass.errors import calling
 
-__all__ = ["Cost", "Machine", "cost"]
-
 
 class Machine(NamedTuple):
     """Seconds that one core needs; the defaults are fitted to runs on two cores of a server."""

@@ -16,8 +16,6 @@ from typing import Any, TypeAlias
 from onepass.errors import ProcessError, import_extra
 from onepass.parallel import run_parallel
 
-__all__ = ["ENGINES", "Call"]
-
 _WHERE = "op.scale.fit"
 
 Call: TypeAlias = Callable[[Any], object]

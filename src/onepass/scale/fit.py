@@ -40,8 +40,6 @@ from onepass.stream.read import find_files, read
 from onepass.stream.stream import Stream
 from onepass.validation.rows import Rows
 
-__all__ = ["FitProgress", "FitReport", "fit", "infer_task"]
-
 _WHERE = "op.scale.fit"
 
 

@@ -27,8 +27,6 @@ from flwr.serverapp import Grid  # noqa: E402
 from flwr.serverapp.strategy import Strategy  # noqa: E402
 from flwr.serverapp.strategy.strategy_utils import sample_nodes  # noqa: E402
 
-__all__ = ["ExactMerge", "client_app"]
-
 
 def client_app(learn: Callable[[Context], tuple[str, Any]]) -> ClientApp:
     """Make the client app of the sites.

@@ -32,8 +32,6 @@ from onepass.stream.formats import FoundFile
 from onepass.stream.read import read
 from onepass.validation.rows import Rows
 
-__all__ = ["SUMMARIES", "Shard", "Summary", "Task", "learn"]
-
 _WHERE = "op.scale.fit"
 _KIND = "shard"
 SUMMARIES = "shard-*.onepass"

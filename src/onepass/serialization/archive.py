@@ -56,24 +56,6 @@ from onepass.errors import CheckpointError
 from onepass.serialization.atomic import atomic_write
 from onepass.types import Array
 
-__all__ = [
-    "DEPTH",
-    "FORMAT",
-    "Contents",
-    "contents",
-    "damaged",
-    "digest_offset",
-    "dumps",
-    "header_size",
-    "join",
-    "loads",
-    "read",
-    "split",
-    "to_safetensors",
-    "write",
-]
-
-
 DEPTH = 100
 """Maximum depth of a tree."""
 

@@ -24,8 +24,6 @@ from onepass.errors import SourceError
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["atomic_write", "file_identity", "write_errors"]
-
 _LOCK = "lock"
 
 

@@ -45,22 +45,6 @@ from onepass.estimators import BaseEstimator
 from onepass.serialization.archive import damaged
 from onepass.serialization.state import StateAttribute, UnfittedAttribute, learned
 
-__all__ = [
-    "MARK",
-    "Decoder",
-    "Encoder",
-    "Entry",
-    "Role",
-    "can_hold",
-    "can_learn",
-    "class_registry",
-    "from_state",
-    "register",
-    "register_value",
-    "state_dict",
-]
-
-
 MARK = "@"
 """The key that marks an encoded object."""
 

@@ -21,18 +21,6 @@ from onepass.serialization.archive import damaged
 from onepass.serialization.codec import MARK, Encoder, Role, class_registry, from_state, state_dict
 from onepass.types import Array, Estimator
 
-__all__ = [
-    "LEARNER",
-    "NETWORK",
-    "describe",
-    "describe_contents",
-    "dumps",
-    "from_contents",
-    "load",
-    "save",
-]
-
-
 LEARNER, NETWORK = "learner", "network"
 """Kinds of files: of this module, and of :mod:`onepass.nn.saving`."""
 

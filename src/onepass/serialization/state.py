@@ -16,18 +16,6 @@ import numpy as np
 from onepass.errors import NotFittedError
 from onepass.estimators import BaseEstimator
 
-__all__ = [
-    "RowCounter",
-    "StateAttribute",
-    "UnfittedAttribute",
-    "copied_attributes",
-    "counters",
-    "forget",
-    "learned",
-    "nbytes",
-    "not_fitted",
-]
-
 
 def not_fitted(owner: object) -> NotFittedError:
     """Return the error for a learned attribute that is read before the first row."""

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["AsyncClient", "Client", "encode_tensors"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -22,8 +22,6 @@ from onepass.service.redis import RedisStream
 from onepass.service.source import Source, SourceBatch
 from onepass.types import Array
 
-__all__ = ["SCHEMES", "SourceConsumer", "check_times", "source"]
-
 _LOG = LOG.getChild("service")
 _POLL = 0.25  # seconds to wait for rows before checking whether to stop
 _MIN_DELAY, _MAX_DELAY = 0.1, 5.0  # seconds between two attempts

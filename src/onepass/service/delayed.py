@@ -18,8 +18,6 @@ from onepass.service.journal import Journal, StoredResult
 from onepass.service.requests import LearnResult, Request, decode_rows, digest, layout
 from onepass.validation.rows import Rows, concatenate_rows
 
-__all__ = ["LabelledRows", "id_list", "match", "repeated_result"]
-
 _ID = re.compile(r"[\w-]{1,64}", re.ASCII)
 _KEY = "a"  # prefix of idempotency keys of labels
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["Durable", "Version", "durable"]
-
 
 @dataclass(frozen=True, slots=True)
 class Version:

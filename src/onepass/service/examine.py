@@ -23,8 +23,6 @@ from onepass.service.lock import unlocked
 from onepass.service.requests import decode_rows
 from onepass.service.schema import FORMAT
 
-__all__ = ["examine"]
-
 
 @calling("examine")
 def examine(path: str | os.PathLike[str]) -> dict[str, Any]:

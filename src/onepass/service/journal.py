@@ -45,9 +45,6 @@ from onepass.serialization.atomic import atomic_write
 from onepass.service.lock import FileIdentity, FileLock
 from onepass.service.schema import check_format, create, open_database
 
-__all__ = ["Entry", "Group", "Journal", "PendingRow", "Snapshot", "StoredResult"]
-
-
 _BEGINNING = b"\0" * 32
 """Digest before the first block."""
 

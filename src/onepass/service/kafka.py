@@ -34,8 +34,6 @@ from typing import Any, TypeVar
 from onepass.errors import SourceError, import_extra
 from onepass.service.source import AddressForm, Entry, SourceBatch, build_batch
 
-__all__ = ["KafkaTopic"]
-
 _T = TypeVar("_T")
 _FORM = AddressForm(
     "kafka://HOST:9092/TOPIC?target=FIELD",

@@ -21,8 +21,6 @@ from filelock import lock_descriptor
 
 from onepass.errors import LockedError, StoreError
 
-__all__ = ["FileIdentity", "FileLock", "unlocked"]
-
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 

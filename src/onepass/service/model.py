@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["check_compatible", "copied_learner", "learn_block", "predict_rows"]
-
 
 def copied_learner(learner: Any) -> Learner | Pipeline:
     """Copy a user's learner, for a writer.

@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["DriftMonitor", "Gauges", "MetricsFile", "task_of"]
-
-
 _MAX_MARKS = 100  # alarms
 
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["PartitionedLearner", "merge_partitions"]
-
 _WHERE = "PartitionedLearner"
 _END = -1  # offset of librdkafka
 _POLL = 0.25  # seconds to wait for assignments, and between attempts to open a file

@@ -30,8 +30,6 @@ from urllib.parse import urlencode
 from onepass.errors import SourceError, import_extra
 from onepass.service.source import AddressForm, Entry, SourceBatch, build_batch
 
-__all__ = ["RedisStream"]
-
 _FORM = AddressForm(
     "redis://HOST:6379/0?stream=NAME&target=FIELD",
     ("stream", "target"),

@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["ModelRegistry", "ModelServer"]
-
-
 _T = TypeVar("_T")
 
 

@@ -44,23 +44,6 @@ from onepass.validation import matrix
 from onepass.validation.rows import Rows
 from onepass.validation.table import Table, TableLike, is_frame, to_column
 
-__all__ = [
-    "LearnResult",
-    "Request",
-    "check_labelled",
-    "check_size",
-    "check_text",
-    "check_text_in",
-    "decode_rows",
-    "digest",
-    "encode_rows",
-    "is_plain",
-    "layout",
-    "read_rows",
-    "runs",
-]
-
-
 _LENGTH = struct.Struct("<I")
 _PARTS = ("y", "weight", "time")
 _EXACT = 2**53  # float64 represents all integers up to this

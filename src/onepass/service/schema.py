@@ -12,8 +12,6 @@ from pathlib import Path
 
 from onepass.errors import CorruptStoreError, StoreError
 
-__all__ = ["APPLICATION", "FORMAT", "check_format", "create", "open_database"]
-
 APPLICATION = 0x6F6E6570
 """The bytes "onep", which identify an SQLite file of onepass."""
 

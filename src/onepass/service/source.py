@@ -34,8 +34,6 @@ from onepass.types import Array
 from onepass.validation.rows import Rows
 from onepass.validation.table import Table
 
-__all__ = ["WHERE", "AddressForm", "Entry", "Roles", "Source", "SourceBatch", "build_batch"]
-
 WHERE = "serve: --source"
 """The option of an address, for messages."""
 

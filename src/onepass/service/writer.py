@@ -70,8 +70,6 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["DAY", "Policy", "Watcher", "Writer"]
-
 _T = TypeVar("_T")
 
 Watcher = Callable[[Rows, Array], object]

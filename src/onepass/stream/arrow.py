@@ -25,17 +25,6 @@ from onepass.stream.sources import HEAD_ROWS, BaseSource, Chunk
 from onepass.types import Array
 from onepass.validation.table import dates_of
 
-__all__ = [
-    "MARK",
-    "Ipc",
-    "Parquet",
-    "dtype_code",
-    "dtype_codes",
-    "flat_columns",
-    "is_exact",
-    "to_array",
-]
-
 
 def flat_columns(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
     """Yield the columns of a table or a batch by their full names; structs are flattened."""

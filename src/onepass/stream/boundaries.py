@@ -28,8 +28,6 @@ from onepass.stream.tasks import Change, Experiences, Part, Task
 from onepass.types import Array
 from onepass.validation import in_range, whole
 
-__all__ = ["blurred", "task_free"]
-
 _BLUR, _DRIFT = 7, 8  # keys of random streams
 
 

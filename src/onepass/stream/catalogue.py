@@ -23,18 +23,6 @@ from onepass.stream.pictures import ImageChecksums, Images
 from onepass.stream.stream import Stream
 from onepass.stream.write import write
 
-__all__ = [
-    "ENTRIES",
-    "dataset",
-    "datasets",
-    "fetch",
-    "find_entry",
-    "folder",
-    "images",
-    "names",
-]
-
-
 _ELEC2 = ("period", "nswprice", "nswdemand", "vicprice", "vicdemand", "transfer", "class")
 _BIKES = (
     "date", "season", "year", "month", "hour", "holiday", "weekday", "workingday", "weather",

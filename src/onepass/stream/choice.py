@@ -27,8 +27,6 @@ from onepass.validation.arrays import is_finite
 from onepass.validation.rows import Rows
 from onepass.validation.table import Table, is_missing
 
-__all__ = ["ColumnSelection", "Split"]
-
 _EXACT = 2.0**53  # float64 represents all integers up to this
 _MISSING = ("keep", "skip", "error")
 _BAD_ROWS = ("error", "skip")

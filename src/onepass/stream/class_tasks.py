@@ -29,9 +29,6 @@ from onepass.types import Array, ArrayLike
 from onepass.validation import in_range, labels, whole
 from onepass.validation.table import Table, TableLike, is_missing
 
-__all__ = ["TaskRows", "experiences", "sample_rows"]
-
-
 _APART = 6  # key of the random stream that selects test rows
 
 

@@ -26,9 +26,6 @@ from onepass.stream.files import Bytes, File
 from onepass.stream.literals import SKIP_REMEDY
 from onepass.stream.sources import BaseSource, Chunk, RawColumn
 
-__all__ = ["Delimited", "Lines", "ParseErrors", "Records", "skip_unterminated"]
-
-
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _OTHER_CODES = {
     b"\xff\xfe": "UTF-16",

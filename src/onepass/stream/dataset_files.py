@@ -34,22 +34,6 @@ from onepass.stream.sources import BaseSource, Chunk, Matrix, Source
 from onepass.validation.rows import concatenate_tables
 from onepass.validation.table import Table
 
-__all__ = [
-    "Content",
-    "DatasetInfo",
-    "Description",
-    "Download",
-    "Entry",
-    "Form",
-    "Ordered",
-    "Progress",
-    "cache_folder",
-    "csv_form",
-    "parquet",
-    "recording",
-]
-
-
 _BUNDLED = Path(__file__).parent / "data"
 
 

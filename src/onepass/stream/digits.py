@@ -37,18 +37,6 @@ from onepass.stream.tasks import Change, Experiences, Part, Task, make_tasks, re
 from onepass.types import Array, Floats
 from onepass.validation import in_range, whole
 
-__all__ = [
-    "Features",
-    "SplineOrder",
-    "permuted_mnist",
-    "rotated",
-    "rotated_mnist",
-    "rotation_angles",
-    "split_fashion_mnist",
-    "split_mnist",
-]
-
-
 _PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
 _PIXELS = 2  # key of the random stream of pixels; training rows have 0, test rows 1
 

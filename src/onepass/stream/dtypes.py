@@ -45,8 +45,6 @@ from onepass.validation.table import (
     zoned,
 )
 
-__all__ = ["ColumnTypes", "check_types"]
-
 _Converted = tuple[Array, list[int], Any]
 """A converted column, the positions of values of another type, and the original values."""
 

@@ -25,9 +25,6 @@ import pyarrow as pa
 
 from onepass.errors import MissingExtraError, SourceError
 
-__all__ = ["Bytes", "File", "Readable", "is_url"]
-
-
 _VERSION = ("size", "mtime", "created", "LastModified", "last_modified", "updated", "ETag", "etag")
 _ADDRESS = re.compile(r"^[a-z][a-z0-9+.-]*(://|::)", re.IGNORECASE)
 

@@ -27,19 +27,6 @@ from onepass.stream.jsonlines import JsonLines
 from onepass.stream.literals import TextParser
 from onepass.stream.sources import BaseSource, Chunk, RawColumn, Source
 
-__all__ = [
-    "FORMATS",
-    "PACKED",
-    "SUFFIXES",
-    "FileSequence",
-    "FoundFile",
-    "ReadOptions",
-    "format_of",
-    "hive_partitions",
-    "natural_key",
-]
-
-
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "arrow")
 SUFFIXES = {
     ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet",

@@ -24,8 +24,6 @@ from onepass.stream.files import Bytes, File
 from onepass.stream.literals import SKIP_REMEDY
 from onepass.stream.sources import BaseSource, Chunk, columns_of_dicts
 
-__all__ = ["JsonLines"]
-
 _SAMPLE = 4 << 20  # bytes of the first chunk, from which types are inferred
 _CHUNK = 256 << 10  # bytes parsed at a time
 _OBJECTS = msgspec.json.Decoder(dict[str, Any])

@@ -26,18 +26,6 @@ from pyarrow import compute
 from onepass.errors import MixedColumnWarning, ParameterError, TypeMismatchError
 from onepass.types import Array
 
-__all__ = [
-    "DTYPE_CODES",
-    "ISO",
-    "SKIP_REMEDY",
-    "TYPE_NAMES",
-    "UNQUOTED",
-    "ZONED",
-    "TextParser",
-    "as_text",
-    "type_option",
-]
-
 DTYPE_CODES = {"number": "f", "bool": "b", "text": "O", "date": "M"}
 """Type of a column in a source -> dtype code."""
 TYPE_NAMES = {"f": "number", "b": "number", "O": "text", "M": "date"}

@@ -21,9 +21,6 @@ from numpy.typing import NDArray
 from onepass.errors import SourceError
 from onepass.stream.sources import Matrix, Pair
 
-__all__ = ["ImageChecksums", "Images", "read_idx"]
-
-
 _GZIP = b"\x1f\x8b"
 
 

@@ -38,8 +38,6 @@ from onepass.stream.sources import Frame, Matrix, Pair, RowIterable, Source
 from onepass.stream.stream import Stream
 from onepass.validation.table import TableLike, is_frame
 
-__all__ = ["find_files", "read"]
-
 
 def _open_source(source: Any, reading: ReadOptions) -> Source:
     """Open the source that the user passed."""

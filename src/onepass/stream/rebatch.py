@@ -7,9 +7,6 @@ from dataclasses import replace
 
 from onepass.validation.rows import Rows, concatenate_rows
 
-__all__ = ["Rebatcher", "default_block_size"]
-
-
 _BYTES = 2 << 20  # bytes of the numbers of a block, to fit in a cache
 _MIN_BLOCK, _MAX_BLOCK = 1024, 8192  # rows
 

@@ -37,22 +37,6 @@ from onepass.types import Array, ArrayLike
 from onepass.validation.frames import plain_array
 from onepass.validation.table import Table, series_values
 
-__all__ = [
-    "HEAD_ROWS",
-    "BaseSource",
-    "Chunk",
-    "Frame",
-    "Matrix",
-    "Pair",
-    "RawColumn",
-    "RowIterable",
-    "Source",
-    "check_labels",
-    "columns_of_dicts",
-    "infer_task",
-    "prefetch",
-]
-
 HEAD_ROWS = 1024
 """Number of rows used for inference and fingerprints, independent of the block size."""
 

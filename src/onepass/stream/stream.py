@@ -32,8 +32,6 @@ from onepass.validation import whole
 from onepass.validation.rows import Rows, concatenate_tables
 from onepass.validation.table import Table, is_missing
 
-__all__ = ["Head", "Stream", "setting_differences"]
-
 
 class Head:
     """The first rows of a stream, at most :data:`~onepass.stream.sources.HEAD_ROWS`.

@@ -25,21 +25,6 @@ from onepass.types import Array, ArrayLike
 from onepass.validation import labels, whole
 from onepass.validation.table import Table, TableLike, has_names, is_frame
 
-__all__ = [
-    "Change",
-    "Experience",
-    "ExperienceList",
-    "Experiences",
-    "Part",
-    "Task",
-    "TestSet",
-    "as_rows",
-    "experience",
-    "make_tasks",
-    "reorder_tasks",
-]
-
-
 _LOOKED_AT = 16  # rows of each task that a digest covers, as passed to learners
 
 

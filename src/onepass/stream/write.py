@@ -23,8 +23,6 @@ from onepass.errors import ParameterError, SourceError, calling
 from onepass.serialization.atomic import atomic_write, write_errors
 from onepass.types import Array
 
-__all__ = ["write", "written_as"]
-
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _MAX_INTEGER = 2.0**53  # above it, float64 does not represent all integers
 

@@ -53,40 +53,6 @@ from onepass.validation.table import (
     named_row,
 )
 
-__all__ = [
-    "ColumnPositions",
-    "check_contains_rows",
-    "check_feature_limit",
-    "check_labels",
-    "check_same_parameters",
-    "check_subset",
-    "check_values",
-    "class_names",
-    "column_positions",
-    "equal_parameters",
-    "feature_limit",
-    "in_range",
-    "is_finite",
-    "is_matrix",
-    "is_number",
-    "is_small_table",
-    "label_names",
-    "labels",
-    "matrix",
-    "objects_to_floats",
-    "only",
-    "only_row",
-    "range_words",
-    "refuse_nonfinite",
-    "row_vector",
-    "targets",
-    "torch_compatible",
-    "warn_of_large_state",
-    "weights",
-    "whole",
-]
-
-
 _DOT_LIMIT = 1 << 13  # values; for longer arrays BLAS may start threads, which is slow
 
 

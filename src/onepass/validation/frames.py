@@ -18,17 +18,6 @@ import numpy as np
 from onepass import native
 from onepass.types import Array, Floats
 
-__all__ = [
-    "Columns",
-    "frame_library",
-    "is_series",
-    "labels_of",
-    "plain_array",
-    "plain_slices",
-    "series_array",
-    "write_rows",
-]
-
 Columns: TypeAlias = Sequence[Array] | Array
 """The columns of some rows; as an array, its shape is (d, n)."""
 

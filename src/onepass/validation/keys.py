@@ -24,8 +24,6 @@ from onepass.validation.table import (
     series_values,
 )
 
-__all__ = ["Key", "Keys", "plain_key", "split_keys", "split_row"]
-
 Key: TypeAlias = str | int
 """A key after validation."""
 

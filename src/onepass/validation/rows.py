@@ -11,8 +11,6 @@ import numpy as np
 from onepass.types import Array
 from onepass.validation.table import Table, known_rows, missing_column
 
-__all__ = ["Rows", "concatenate_rows", "concatenate_tables"]
-
 
 @dataclass(slots=True, eq=False)
 class Rows:

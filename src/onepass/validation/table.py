@@ -47,32 +47,6 @@ from onepass.validation.frames import (
     plain_slices,
 )
 
-__all__ = [
-    "Table",
-    "TableLike",
-    "are_unique",
-    "as_python",
-    "check_encodable",
-    "check_names",
-    "dates_from",
-    "dates_of",
-    "has_names",
-    "is_date",
-    "is_frame",
-    "is_missing",
-    "is_missing_value",
-    "known_rows",
-    "missing_column",
-    "mixed_zones",
-    "moment",
-    "named_row",
-    "narwhals_frame",
-    "series_values",
-    "sliceable",
-    "to_column",
-    "zoned",
-]
-
 _NUMBERS = (bool, int, float, np.number, np.bool_, Decimal)
 _CAN_BE_MISSING = (float, np.floating, Decimal, dt.datetime, np.datetime64, np.timedelta64)
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  of datetimes without time zones

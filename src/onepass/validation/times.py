@@ -14,18 +14,6 @@ from onepass.errors import NotFiniteError, ParameterError, ShapeError, TypeMisma
 from onepass.types import Array, Floats, TimeLike
 from onepass.validation.table import dates_from, dates_of, is_date, moment, zoned
 
-__all__ = [
-    "as_dates",
-    "as_numbers",
-    "aware",
-    "duration",
-    "elapsed",
-    "per_second",
-    "seconds",
-    "time_like",
-    "times",
-]
-
 _UNITS = {
     "us": 1e-6,
     "ms": 1e-3,

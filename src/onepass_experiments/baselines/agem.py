@@ -25,8 +25,6 @@ from onepass.nn.batch import Batch
 from onepass_experiments.baselines.learner import Step
 from onepass_experiments.baselines.replay import Replay
 
-__all__ = ["AGEM"]
-
 
 class AGEM(Replay):
     """Averaged gradient episodic memory (A-GEM).

@@ -50,18 +50,6 @@ from onepass.nn.batch import Batch, RowsLike
 from onepass_experiments.baselines import learner
 from onepass_experiments.baselines.learner import Tasked
 
-__all__ = [
-    "DEN",
-    "FitOptions",
-    "Layers",
-    "all_weights",
-    "fit_layers",
-    "needed_units",
-    "new_unit_weights",
-    "path_weights",
-    "split",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Layers:

@@ -28,8 +28,6 @@ from onepass.nn.batch import Batch
 from onepass_experiments.baselines.learner import LossName, Step, eval_outputs, loss_of_rows
 from onepass_experiments.baselines.replay import Replay
 
-__all__ = ["DERPP"]
-
 
 class DERPP(Replay):
     """Dark experience replay with targets (DER++).

@@ -62,9 +62,6 @@ from onepass_experiments.baselines.learner import (
     loss_of_rows,
 )
 
-__all__ = ["EWC"]
-
-
 _SCRATCH = 1 << 24  # max numbers in the gradients of a chunk
 _PLAIN = (
     torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.ELU, torch.nn.GELU, torch.nn.SiLU,

@@ -41,8 +41,6 @@ from onepass.errors import NotFittedError, ParameterError, public
 from onepass.nn.batch import Batch, RowsLike, joined
 from onepass_experiments.baselines.learner import Tasked, eval_outputs
 
-__all__ = ["ICaRL", "herded"]
-
 
 class ICaRL(Tasked):
     """Nearest mean of exemplars, in features learned with distillation.

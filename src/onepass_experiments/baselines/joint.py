@@ -20,8 +20,6 @@ from onepass.errors import public
 from onepass.nn.batch import Batch, joined
 from onepass_experiments.baselines.learner import Learner, LossName, all_or_nothing
 
-__all__ = ["Joint"]
-
 
 class Joint(Learner):
     """Multi-pass SGD over all rows of all tasks so far.

@@ -67,23 +67,6 @@ from onepass.nn.function import NORMS, evaluation_mode, refuse_max_norm, substit
 from onepass.nn.loaders import pairs
 from onepass.types import ArrayLike, ArrayOrTensor
 
-__all__ = [
-    "LOSSES",
-    "Learner",
-    "LossName",
-    "Step",
-    "Tasked",
-    "all_or_nothing",
-    "check_targets",
-    "eval_outputs",
-    "forward",
-    "gradients",
-    "loss_of_rows",
-    "module_outputs",
-    "trainable_parameters",
-    "unwrap",
-]
-
 
 def trainable_parameters(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
     """Return the parameters that require a gradient, by name; shared ones once.

@@ -31,8 +31,6 @@ from onepass.errors import public
 from onepass.nn.batch import Batch
 from onepass_experiments.baselines.learner import LossName, Tasked, eval_outputs, loss_of_rows
 
-__all__ = ["LwF"]
-
 
 class LwF(Tasked):
     """SGD with distillation from the network before the current task on the new rows.

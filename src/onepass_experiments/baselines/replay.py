@@ -28,8 +28,6 @@ from onepass.nn.batch import Batch, joined
 from onepass.types import Array
 from onepass_experiments.baselines.learner import Learner, LossName, Step
 
-__all__ = ["Replay"]
-
 
 class Replay(Learner):
     """SGD on each batch and on rows from a reservoir of past rows.

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from onepass_experiments.baselines.learner import Learner
 
-__all__ = ["SGD"]
-
 
 class SGD(Learner):
     """Plain SGD, each batch once, without protection against forgetting.

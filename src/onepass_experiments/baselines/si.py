@@ -32,8 +32,6 @@ from onepass.errors import public
 from onepass.nn.batch import Batch
 from onepass_experiments.baselines.learner import LossName, Tasked
 
-__all__ = ["SI"]
-
 
 class SI(Tasked):
     """SGD with a quadratic penalty on moving weights that lowered the loss of earlier tasks.

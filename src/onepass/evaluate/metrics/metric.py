@@ -29,21 +29,6 @@ from onepass.errors import ShapeError
 from onepass.serialization.codec import Role, register
 from onepass.types import Array, ArrayLike, Floats
 
-__all__ = [
-    "MAE",
-    "R2",
-    "RMSE",
-    "Accuracy",
-    "MacroF1",
-    "Mean",
-    "MeanSquaredLoss",
-    "MeanZeroOneLoss",
-    "Metric",
-    "SquaredLoss",
-    "Total",
-    "ZeroOneLoss",
-]
-
 
 class Total:
     """A compensated sum of numbers, or of arrays of equal shape.

@@ -24,17 +24,6 @@ from onepass.evaluate.metrics.metric import Mean, Metric
 from onepass.serialization.codec import Role, register
 from onepass.types import Array, ArrayLike, Floats
 
-__all__ = [
-    "ROCAUC",
-    "AveragePrecision",
-    "Brier",
-    "LogLoss",
-    "ProbabilityMetric",
-    "fields_of",
-    "row_probabilities",
-    "with_fields",
-]
-
 _FIELDS = np.dtype([("label", object), ("p", float), ("squares", float), ("second", float)])
 _CELLS = 4000
 _FINEST = 43  # k at first: keys of cells are below 2^53

@@ -18,14 +18,6 @@ from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.arrays import check_feature_limit, check_values
 from onepass.validation.table import TableLike
 
-__all__ = [
-    "CalibrationState",
-    "Classifier",
-    "classes_of",
-    "prequential_probabilities",
-    "united_labels",
-]
-
 _FEW = 4096  # labels times classes up to which comparison is faster than binary search
 
 

@@ -18,9 +18,6 @@ from onepass.learners.estimator.tags import with_onepass_tags
 from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation.table import TableLike
 
-__all__ = ["Composite", "given", "naming", "owner_of_parameter"]
-
-
 _LOCKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 """The lock of each estimator that learns; not part of its state, which is copied and saved."""
 

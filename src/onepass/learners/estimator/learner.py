@@ -42,9 +42,6 @@ from onepass.validation.arrays import (
 )
 from onepass.validation.table import TableLike
 
-__all__ = ["Clusterer", "Layout", "Learner", "Regressor"]
-
-
 _KINDS = Literal["exact", "approximate", "refused"]
 
 

@@ -10,8 +10,6 @@ from sklearn.utils import Tags
 
 from onepass.errors import ParameterError
 
-__all__ = ["OnepassTags", "with_onepass_tags"]
-
 
 @dataclass
 class OnepassTags(Tags):  # type: ignore[misc]

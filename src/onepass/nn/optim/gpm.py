@@ -44,19 +44,6 @@ from onepass.linalg.subspace import OrthonormalBasis
 from onepass.nn.function import evaluation_mode
 from onepass.nn.optim.projected import Projected, join_rows, loader_rows
 
-__all__ = [
-    "GPM",
-    "Layer",
-    "extend_basis",
-    "layer_inputs",
-    "layers",
-    "partition_parameters",
-    "record_inputs",
-    "thresholds",
-    "triangle",
-]
-
-
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _Convolution: TypeAlias = nn.Conv1d | nn.Conv2d | nn.Conv3d
 

@@ -40,8 +40,6 @@ from onepass.nn.gradients import (
 )
 from onepass.nn.optim.projected import LabelledRows, Projected, loader_rows
 
-__all__ = ["OrthogonalGradient"]
-
 
 class OrthogonalGradient(Projected):
     """Orthogonal gradient descent (OGD) with any torch optimizer.

@@ -43,9 +43,6 @@ from onepass.nn.saving import from_tensors, tensors_of
 from onepass.nn.selection import select
 from onepass.serialization.state import nbytes
 
-__all__ = ["LabelledRows", "Projected", "join_rows", "loader_rows"]
-
-
 _OURS = "onepass"  # key of the wrapper's part of a state_dict
 
 

@@ -25,8 +25,6 @@ from onepass.service.http.routes import ENDPOINTS
 from onepass.service.protocol.limits import Limits
 from onepass.service.registry import ModelRegistry
 
-__all__ = ["create_app"]
-
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 
 

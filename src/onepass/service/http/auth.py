@@ -17,8 +17,6 @@ from urllib.parse import urlsplit
 
 from onepass.errors import ForbiddenError, ParameterError, SourceError, UnauthorizedError
 
-__all__ = ["ADMIN", "LEARN", "PREDICT", "Tokens", "check_safe", "is_loopback"]
-
 PREDICT, LEARN, ADMIN = "predict", "learn", "admin"
 
 _INCLUDES = {PREDICT: {PREDICT}, LEARN: {PREDICT, LEARN}, ADMIN: {PREDICT, LEARN, ADMIN}}

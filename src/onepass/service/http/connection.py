@@ -13,8 +13,6 @@ from onepass.errors import ParameterError
 if sys.platform != "win32":
     import resource
 
-__all__ = ["Connection", "max_connections"]
-
 _BODY = {b"content-length", b"transfer-encoding"}
 _HEAD = 1 << 16  # max bytes since the last complete headers or part of a body
 _RESERVED_FILES = 128  # file descriptors for learners and Python

@@ -15,8 +15,6 @@ from onepass.service.protocol.limits import Limits
 from onepass.service.registry import ModelRegistry
 from onepass.service.requests import Request
 
-__all__ = ["Budget", "Completions", "Service"]
-
 _T = TypeVar("_T")
 _BODIES = 16  # max concurrent bodies of maximum size
 _DISK_THREADS = 32  # more than CPUs, as these threads mostly wait

@@ -10,8 +10,6 @@ from typing import Any
 
 from onepass import logs
 
-__all__ = ["LOG", "log", "set_up"]
-
 LOG = logs.LOG.getChild("service")
 
 

@@ -8,8 +8,6 @@ from starlette.responses import Response
 
 from onepass.service.protocol.v2 import ErrorResponse
 
-__all__ = ["Endpoint", "describe"]
-
 _Bodies = Mapping[str, Any]
 
 

@@ -13,8 +13,6 @@ from onepass.errors import ParameterError, PayloadTooLargeError
 from onepass.service.http.context import Service
 from onepass.service.registry import ModelServer
 
-__all__ = ["ServiceRequest"]
-
 _ONCE = {b"authorization", b"content-encoding", b"content-length", b"content-type", b"host",
          b"idempotency-key", b"inference-header-content-length", b"origin"}  # fmt: skip
 _SMALL = 1 << 16  # max bytes of a body that is decoded in the event loop, without the budget

@@ -20,8 +20,6 @@ from onepass.service.http.status import pathless
 from onepass.service.protocol.rows import EncodedResponse
 from onepass.service.protocol.v2 import ErrorResponse
 
-__all__ = ["ErrorResponses", "json_response", "sent"]
-
 _STATUS: tuple[tuple[type[BaseException], int], ...] = (
     (errors.UnauthorizedError, 401),
     (errors.ForbiddenError, 403),

@@ -30,14 +30,6 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = [
-    "ENDPOINTS", "IndexEntry", "Live", "ModelReady", "ModelSpecification", "ModelVersion", "Ready",
-    "RetiredModel", "Rollback", "create", "description", "index", "live", "metrics",
-    "model_metadata", "model_ready", "page_file", "ready", "reopen", "retire", "rollback",
-    "server_metadata", "snapshot", "status", "version",
-]  # fmt: skip
-
-
 # -- structs ---------------------------------------------------------------------------------------
 
 

@@ -40,11 +40,6 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = [
-    "ARROW", "CSV", "JSON", "NDJSON", "OCTETS", "infer", "invocations", "learn", "learn_labels",
-    "media_type",
-]  # fmt: skip
-
 JSON, OCTETS, CSV = "application/json", "application/octet-stream", "text/csv"
 NDJSON, ARROW = "application/x-ndjson", "application/vnd.apache.arrow.stream"
 

@@ -27,8 +27,6 @@ from onepass.service.source import Source
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-__all__ = ["Listening", "Stopping", "parse_sources", "run"]
-
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _GRACE = 30  # seconds for pending requests when the server is stopped
 

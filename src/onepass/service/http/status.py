@@ -22,22 +22,6 @@ from onepass.serialization.state import nbytes
 from onepass.service.durable import Version
 from onepass.service.registry import ModelRegistry, ModelServer
 
-__all__ = [
-    "DriftState",
-    "DurationState",
-    "LatencyState",
-    "ModelState",
-    "PrequentialErrorState",
-    "RateState",
-    "RefusalState",
-    "State",
-    "exposition",
-    "onepass_version",
-    "pathless",
-    "state",
-]
-
-
 _FOLDERS = re.compile(r"(?:(?<=[\s'\"(=])|^)(?:[A-Za-z]:)?[/\\](?:[^\s/\\'\"]+[/\\])+")
 """Matches the folders of an absolute path, but not a URL such as redis://…"""
 

@@ -38,8 +38,6 @@ from onepass.service.protocol.rows import (
 from onepass.stream.arrow import dtype_codes, to_array
 from onepass.types import Array
 
-__all__ = ["KIND", "arrays", "columns_place", "read", "write"]
-
 KIND = "application/vnd.apache.arrow.stream"
 """Content type."""
 

@@ -18,20 +18,6 @@ from onepass.service.protocol.limits import Limits, request_error, shown
 from onepass.types import Array
 from onepass.validation.table import Table
 
-__all__ = [
-    "ALIKE",
-    "Number",
-    "Object",
-    "Row",
-    "Scalar",
-    "column",
-    "decoded",
-    "encoded",
-    "features",
-    "texts",
-    "unwritable",
-]
-
 Scalar: TypeAlias = bool | int | float | str | None
 Number: TypeAlias = bool | float | None
 Row: TypeAlias = Annotated[list[Number], msgspec.Meta(description="Numbers of a row")]

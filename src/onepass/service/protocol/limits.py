@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from onepass.errors import RequestError
 
-__all__ = ["Limits", "request_error", "shown"]
-
 _SHOWN = 60  # max characters of a value in a message
 _SPARSE, _FEW = 64, 1 << 16  # max missing values per byte of the request, and in addition
 _TEXT_AS_NUMBERS = 8  # numbers that require as much memory as a short text

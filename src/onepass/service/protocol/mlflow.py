@@ -43,8 +43,6 @@ from onepass.stream.csv import ParseErrors
 from onepass.types import Array
 from onepass.validation.rows import Rows
 
-__all__ = ["Invocation", "Predictions", "Split", "read", "read_csv", "write"]
-
 _Columns: TypeAlias = Annotated[
     dict[str, list[Scalar | Row]], msgspec.Meta(description="Values by the names of their columns")
 ]

@@ -46,8 +46,6 @@ from onepass.service.protocol.rows import (
 )
 from onepass.types import Array
 
-__all__ = ["Record", "RecordsResponse", "is_records", "read", "write"]
-
 _Values = Annotated[
     Scalar | list[Scalar | list[Number]],
     msgspec.Meta(description="Target of a row, or list of the targets of several rows"),

@@ -14,20 +14,6 @@ from onepass.types import Array
 from onepass.validation.rows import Rows
 from onepass.validation.table import Table
 
-__all__ = [
-    "DEFAULT_OUTPUTS",
-    "OUTPUTS",
-    "ROLES",
-    "DecodedRequest",
-    "EncodedResponse",
-    "Output",
-    "OutputName",
-    "build_request",
-    "datatype_of",
-    "dates",
-    "with_roles",
-]
-
 OutputName: TypeAlias = Literal["y", "probabilities", "classes"]
 
 OUTPUTS: tuple[str, ...] = get_args(OutputName)

@@ -47,26 +47,6 @@ from onepass.service.protocol.rows import (
 )
 from onepass.types import Array
 
-__all__ = [
-    "DATATYPES",
-    "HEADER",
-    "Datatype",
-    "ErrorResponse",
-    "InferRequest",
-    "InferResponse",
-    "ModelMetadata",
-    "OutputParameters",
-    "OutputTensor",
-    "RequestedOutput",
-    "ServerMetadata",
-    "Tensor",
-    "TensorMetadata",
-    "TensorParameters",
-    "metadata",
-    "read",
-    "write",
-]
-
 HEADER = "inference-header-content-length"
 """Header with the length in bytes of the JSON at the beginning of the body."""
 
