@@ -12,7 +12,6 @@ from cases import snapshot
 from onepass.learners.rls import LeastSquares
 from onepass.serialization import models
 from onepass.service import Durable
-from onepass.service.requests import Request, read_rows
 
 ENDINGS = ("", "-wal", ".lock")
 
@@ -88,9 +87,3 @@ def free_disk(durable: Durable) -> None:
     """Let the file grow again."""
     wait_for_writer(durable)
     durable._journal._db.execute("PRAGMA max_page_count = 1000000")
-
-
-def enqueue(durable: Durable, X: Any, y: Any, sample_weight: Any = None, **more: Any) -> Request:
-    """Enqueue rows to be learned, without waiting."""
-    time = more.pop("time", None)
-    return durable.enqueue(read_rows(X, y, sample_weight, time), **more)

@@ -15,10 +15,10 @@ from onepass.errors import CorruptStoreError, NotFittedError
 from onepass.service.requests import (
     Request,
     decode_rows,
-    digest,
     encode_rows,
     layout,
     read_rows,
+    rows_digest,
     runs,
 )
 from onepass.validation.rows import Rows, concatenate_rows
@@ -75,7 +75,7 @@ def test_blocks_are_decoded_as_they_were_encoded(block: Rows) -> None:
     assert plain(again) == plain(block)
     assert len(again) == len(block)
     assert encode_rows(again) == data
-    assert digest(again) == digest(block)
+    assert rows_digest(again) == rows_digest(block)
     for part in (again.y, again.weight, again.time):
         assert part is None or part.flags.writeable
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from durable_files import (
     copy_after_crash,
-    enqueue,
     fill_disk,
     free_disk,
     learn_and_maintain,
@@ -427,7 +426,7 @@ def test_memory_error_while_learning_leaves_the_state_unchanged(
             raise MemoryError("for once")
 
         monkeypatch.setattr(writer, "learn_block", small)
-        given = enqueue(durable, X[:1], Y[:1])
+        given = durable.request(X[:1], Y[:1])
         for verb in (lambda: durable.learn(X[:1], Y[:1]), durable.snapshot, durable.model):
             with pytest.raises(MemoryError, match="for once"):
                 verb()

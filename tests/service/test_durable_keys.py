@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from durable_files import copy_after_crash, enqueue, paused_writer, state_bits
+from durable_files import copy_after_crash, paused_writer, state_bits
 from waiting import until
 
 import onepass as op
@@ -137,7 +137,7 @@ def test_source_without_position_is_refused(durable: Durable) -> None:
 def together(durable: Durable, *given: dict[str, Any]) -> list[Any]:
     """Requests that are committed as one group."""
     with paused_writer(durable):
-        requests = [enqueue(durable, **each) for each in given]
+        requests = [durable.request(**each) for each in given]
     durable.commit_pending()
     return requests
 
@@ -198,7 +198,7 @@ def test_requests_of_equal_layout_are_one_block(durable: Durable) -> None:
 def test_all_keys_of_a_group_are_stored(tmp_path: Path, many: int) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         with paused_writer(durable):
-            first = [enqueue(durable, X[i : i + 1], Y[i : i + 1], key=f"k{i}") for i in range(many)]
+            first = [durable.request(X[i : i + 1], Y[i : i + 1], key=f"k{i}") for i in range(many)]
         durable.commit_pending()
         assert {each.result().version for each in first} == {1}
     with op.durable(tmp_path / "m.db") as durable:
@@ -337,7 +337,7 @@ def test_dates_in_rows_without_names_are_refused(durable: Durable) -> None:
 
 def test_requests_copy_the_arrays_of_the_caller(durable: Durable) -> None:
     rows, answers = X[:20].copy(), Y[:20].copy()
-    request = enqueue(durable, rows, answers)
+    request = durable.request(rows, answers)
     rows[:], answers[:] = np.nan, np.nan
     durable.commit_pending()
     assert request.result().version == 1
@@ -351,9 +351,9 @@ def test_failing_callback_does_not_affect_other_requests(durable: Durable) -> No
         calls.append(request)
         raise RuntimeError("the loop is closed")
 
-    one = enqueue(durable, X[:1], Y[:1], done=fail)
-    two = enqueue(durable, X[1:2], Y[1:2], done=calls.append)
-    three = enqueue(durable, X[2:3] * np.nan, Y[2:3], done=calls.append)
+    one = durable.request(X[:1], Y[:1], done=fail)
+    two = durable.request(X[1:2], Y[1:2], done=calls.append)
+    three = durable.request(X[2:3] * np.nan, Y[2:3], done=calls.append)
     durable.commit_pending()
     assert calls == [one, two, three]
     assert [each.error is None for each in calls] == [True, True, False]
@@ -366,12 +366,12 @@ def test_callback_may_make_requests_but_not_wait_for_them(durable: Durable) -> N
     def more(request: Any) -> None:
         assert request.completed
         if len(refused) < 5:
-            enqueue(durable, X[:1], Y[:1], done=more)
+            durable.request(X[:1], Y[:1], done=more)
             with pytest.raises(StoreError) as error:
                 durable.learn(X[1:2], Y[1:2])
             refused.append(str(error.value))
 
-    enqueue(durable, X[:1], Y[:1], done=more)
+    durable.request(X[:1], Y[:1], done=more)
     while durable.version < 6:
         durable.commit_pending()
     assert len(refused) == 5
@@ -414,7 +414,7 @@ def test_watchers_are_called_after_rows_are_acknowledged(tmp_path: Path) -> None
 
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), watch=begin) as durable:
         for n in (2, 3):
-            enqueue(durable, X[:n], Y[:n], done=lambda _: order.append("acknowledged"))
+            durable.request(X[:n], Y[:n], done=lambda _: order.append("acknowledged"))
             durable.commit_pending()
         assert order == ["acknowledged", "2 rows", "acknowledged", "3 rows"]
         copied = copy_after_crash(durable, tmp_path / "copy")

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import enqueue
 from forked_python import ForkedPython, run_forked
 
 import onepass as op
@@ -44,7 +43,6 @@ import gc, os, sys
 import numpy as np
 import onepass as op
 from onepass.errors import LockedError, StoreError
-from onepass.service.requests import read_rows
 
 path, how = sys.argv[1:]
 X = np.random.default_rng(0).normal(size=(50, 3))
@@ -57,7 +55,7 @@ if child == 0:
     for verb in (
         lambda: durable.learn(X, X[:, 0]),
         lambda: durable.learn_one(X[0], 1.0, key="a"),
-        lambda: durable.enqueue(read_rows(X, X[:, 0])),
+        lambda: durable.request(X, X[:, 0]),
         lambda: durable.predict_pending(X),
         lambda: durable.learn_labels(ids, [1.0, 2.0]),
         lambda: durable.snapshot(),
@@ -206,15 +204,14 @@ def test_forked_process_cannot_use_the_learner(how: str, tmp_path: Path) -> None
 FORKED_UNDER_WAY = """
 import os, sys, threading
 import onepass as op
-from onepass.service.requests import read_rows
 durable = op.durable(sys.argv[1], op.RLSRegressor())
 writer_waits, go_on = threading.Event(), threading.Event()
 def wait(_):
     writer_waits.set()
     go_on.wait()
-done = durable.enqueue(read_rows([[1.0]], [1.0]), done=wait)
+done = durable.request([[1.0]], [1.0], done=wait)
 writer_waits.wait()
-late = durable.enqueue(read_rows([[2.0]], [2.0]))
+late = durable.request([[2.0]], [2.0])
 parent = os.getpid()
 child = os.fork()
 if child == 0:
@@ -296,7 +293,7 @@ def test_methods_after_close_raise(tmp_path: Path) -> None:
     durable.close()
     for verb in (
         lambda: durable.learn(X, Y),
-        lambda: enqueue(durable, X, Y),
+        lambda: durable.request(X, Y),
         lambda: durable.predict_pending(X),
         lambda: durable.learn_labels(["a"], [1.0]),
         durable.snapshot,

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import copy_after_crash, enqueue, execute_sql, query, state_bits, wait_for_writer
+from durable_files import copy_after_crash, execute_sql, query, state_bits, wait_for_writer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -243,13 +243,13 @@ def test_old_blocks_are_deleted_faster_than_new_ones_arrive(tmp_path: Path) -> N
     with op.durable(tmp_path / "m.db", pipeline(), snapshot_rows=10**9, snapshots=1) as durable:
         for _ in range(4):
             for i in range(300):
-                enqueue(durable, kinds[i % 2], [1.0])
+                durable.request(kinds[i % 2], [1.0])
             durable.commit_pending()
         durable.snapshot()
         for _ in range(5):
             before = first_block(durable), durable.version
             for i in range(300):
-                enqueue(durable, kinds[i % 2], [1.0])
+                durable.request(kinds[i % 2], [1.0])
             durable.commit_pending()
             if first_block(durable) > durable.versions[0].version:
                 return

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import copy_after_crash, enqueue, paused_writer, state_bits
+from durable_files import copy_after_crash, paused_writer, state_bits
 
 import onepass as op
 from onepass.errors import OnepassError, StoreError
@@ -174,7 +174,7 @@ def test_requests_during_the_final_snapshot_are_refused(
     def come(self: Writer) -> None:
         finish(self)
         with pytest.raises(StoreError, match="was closed"):
-            enqueue(durable, X[:1], Y[:1], done=decided.append)
+            durable.request(X[:1], Y[:1], done=decided.append)
         self._items.put(late)  # it had just seen that the file is open
 
     monkeypatch.setattr(Writer, "_close", come)
@@ -206,7 +206,7 @@ def test_requests_during_close_are_committed_or_refused(tmp_path: Path) -> None:
         def give(durable: Any = durable, given: list[Any] = given) -> None:
             with contextlib.suppress(StoreError):
                 while True:
-                    given.append(enqueue(durable, wide[:1], [1.0]))
+                    given.append(durable.request(wide[:1], [1.0]))
                     time.sleep(0.0002)
 
         def close(durable: Any = durable) -> None:
@@ -223,10 +223,10 @@ def test_requests_during_close_are_committed_or_refused(tmp_path: Path) -> None:
 def test_requests_without_waiting_are_completed_on_close(tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         rows = [*range(1000), *range(500)]
-        requests = [enqueue(durable, X[k : k + 1], Y[k : k + 1]) for k in rows]
+        requests = [durable.request(X[k : k + 1], Y[k : k + 1]) for k in rows]
         durable.learn(X[:1], Y[:1])  # takes its turn behind them
         assert all(each.completed for each in requests)
-        left = enqueue(durable, X[:1], Y[:1])
+        left = durable.request(X[:1], Y[:1])
     assert left.completed
     with op.durable(tmp_path / "m.db") as again:
         assert again.rows_seen == 1502
@@ -238,10 +238,10 @@ def test_commit_pending_returns_though_callbacks_add_requests(tmp_path: Path) ->
     def again(request: Any) -> None:
         decided.append(request)
         with contextlib.suppress(StoreError):  # as it is closed
-            enqueue(durable, X[:1], Y[:1], done=again)
+            durable.request(X[:1], Y[:1], done=again)
 
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
-        enqueue(durable, X[:1], Y[:1], done=again)
+        durable.request(X[:1], Y[:1], done=again)
         durable.commit_pending()
         assert decided
     assert all(each.completed for each in decided)
@@ -393,7 +393,7 @@ def test_watcher_that_would_wait_for_the_writer_gets_an_error(tmp_path: Path) ->
                 refused.append(str(error.value))
             durable.predict(X)
             durable._writer.watch = None
-            enqueue(durable, X[20:21], Y[20:21])
+            durable.request(X[20:21], Y[20:21])
 
         durable._writer.watch = watch
         durable.learn(X[:5], Y[:5])
@@ -413,7 +413,7 @@ def test_system_exit_in_a_callback_does_not_stop_the_writer(tmp_path: Path) -> N
         raise SystemExit
 
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
-        enqueue(durable, X[:1], Y[:1], done=leave)
+        durable.request(X[:1], Y[:1], done=leave)
         durable.learn(X[1:2], Y[1:2])
         assert durable.rows_seen == 2
 
@@ -452,8 +452,8 @@ def test_error_before_the_commit_refuses_the_group(
 
         monkeypatch.setattr(Journal, "reached", reached)
         with paused_writer(durable):
-            one = enqueue(durable, X[20:25], Y[20:25])
-            two = enqueue(durable, X[25:30], Y[25:30], key="mine")
+            one = durable.request(X[20:25], Y[20:25])
+            two = durable.request(X[25:30], Y[25:30], key="mine")
         for each in (one, two):
             durable._writer.call(lambda: None)
             with pytest.raises(MemoryError, match="for once"):

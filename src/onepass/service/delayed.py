@@ -15,7 +15,7 @@ import numpy as np
 
 from onepass.errors import IdempotencyConflictError, ParameterError
 from onepass.service.journal import Journal, StoredResult
-from onepass.service.requests import LearnResult, Request, decode_rows, digest, layout
+from onepass.service.requests import LearnResult, Request, decode_rows, layout, rows_digest
 from onepass.validation.rows import Rows, concatenate_rows
 
 _ID = re.compile(r"[\w-]{1,64}", re.ASCII)
@@ -136,7 +136,7 @@ def match(journal: Journal, now: float, ids: Sequence[str], labels: Rows) -> Lab
     rows: dict[str, Rows] = {}
     for i, name in enumerate(ids):
         label = labels[i : i + 1]
-        own = digest(label)
+        own = rows_digest(label)
         stored = next(journal.results([_KEY + name]), None) if _ID.fullmatch(name) else None
         if own != digests.setdefault(name, own if stored is None else stored.digest):
             raise IdempotencyConflictError(

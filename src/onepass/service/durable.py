@@ -24,17 +24,11 @@ from onepass.service.requests import (
     LearnResult,
     Request,
     check_labelled,
-    check_size,
     check_text,
-    check_text_in,
-    digest,
-    encode_rows,
-    is_plain,
     read_rows,
 )
 from onepass.service.writer import DAY, Policy, Watcher, Writer
 from onepass.types import Array, ArrayLike, TimeLike
-from onepass.validation.rows import Rows
 from onepass.validation.table import TableLike, named_row
 
 if TYPE_CHECKING:
@@ -146,9 +140,9 @@ class Durable:
             If a callback or watcher calls the method, which would wait for itself.
         """
         self._writer.check_caller()
-        check_labelled(y)
-        rows = read_rows(X, y, sample_weight, time)
-        return self.enqueue(rows, key, source=source, position=position).wait()
+        return self.request(
+            X, y, sample_weight, time=time, key=key, source=source, position=position
+        ).wait()
 
     def learn_one(
         self,
@@ -189,11 +183,14 @@ class Durable:
         return self.learn(X, y, sample_weight, time=time).predictions
 
     @calling("Durable.learn")
-    def enqueue(
+    def request(
         self,
-        rows: Rows,
-        key: str | None = None,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         *,
+        time: TimeLike | None = None,
+        key: str | None = None,
         source: str | None = None,
         position: str | None = None,
         done: Callable[[Request], None] | None = None,
@@ -202,9 +199,9 @@ class Durable:
 
         Parameters
         ----------
-        rows : Rows
-            Rows with targets, which the caller no longer changes.
-        key, source, position
+        X, y, sample_weight, time, key
+            As for ``learn``.
+        source, position
             As for ``learn``.
         done : callable, optional
             Called by the writer's thread with the request when it is completed; must be fast.
@@ -214,23 +211,11 @@ class Durable:
         StoreError
             If the learner is closed.
         OnepassError
-            If the rows are too large, or the key or the source is invalid.
+            If the rows are invalid.
         """
-        if key is not None:
-            check_text(key, "key")
-        if source is not None or position is not None:
-            check_text(source, "source")
-            check_text(position, "position")
-        body = b""
-        if not is_plain(rows):
-            check_text_in(rows)
-            body = encode_rows(rows)
-        size = len(body) or rows.X.nbytes
-        check_size(size)
-        keys = [] if key is None else [(f"k{key}", digest(rows))]
-        request = Request(rows, body, size, keys, source, position, done=done)
-        self._writer.put(request)
-        return request
+        check_labelled(y)
+        rows = read_rows(X, y, sample_weight, time)
+        return self._writer.enqueue(rows, key, source, position, done)
 
     @calling("Durable.commit_pending")
     def commit_pending(self) -> None:

@@ -170,7 +170,7 @@ class ModelServer:
             done(request)
 
         try:
-            self.durable.enqueue(rows, key, done=completed)
+            self.writer.enqueue(rows, key, done=completed)
         except BaseException as error:
             self._dequeue_rows(count)
             self._count_refused(count, error)

@@ -80,7 +80,7 @@ def layout(rows: Rows) -> tuple[object, ...]:
     )
 
 
-def digest(rows: Rows) -> bytes:
+def rows_digest(rows: Rows) -> bytes:
     """Return the digest of the values, independent of dtypes and the order of columns."""
     X = rows.X
     if isinstance(X, Table):

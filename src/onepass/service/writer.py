@@ -55,10 +55,14 @@ from onepass.service.model import learn_block, predict_rows
 from onepass.service.requests import (
     LearnResult,
     Request,
+    check_size,
+    check_text,
     check_text_in,
     decode_rows,
     encode_rows,
+    is_plain,
     read_rows,
+    rows_digest,
     runs,
 )
 from onepass.types import Array
@@ -600,6 +604,31 @@ class Writer:
         self.put(request)
         request.wait()
         return version, predicted, ids
+
+    def enqueue(
+        self,
+        rows: Rows,
+        key: str | None = None,
+        source: str | None = None,
+        position: str | None = None,
+        done: Callable[[Request], None] | None = None,
+    ) -> Request:
+        """Enqueue rows that the caller no longer changes; see ``Durable.request``."""
+        if key is not None:
+            check_text(key, "key")
+        if source is not None or position is not None:
+            check_text(source, "source")
+            check_text(position, "position")
+        body = b""
+        if not is_plain(rows):
+            check_text_in(rows)
+            body = encode_rows(rows)
+        size = len(body) or rows.X.nbytes
+        check_size(size)
+        keys = [] if key is None else [(f"k{key}", rows_digest(rows))]
+        request = Request(rows, body, size, keys, source, position, done=done)
+        self.put(request)
+        return request
 
     def learn_labels(self, ids: Sequence[str], labels: Rows) -> LearnResult:
         """Learn pending rows with their labels."""
