@@ -198,7 +198,10 @@ def place_states(estimator: Any, places: Mapping[Axis, Places]) -> None:
     """Extend the declared arrays along some axes with zeros."""
     arrays = _arrays(estimator.__class__)
     if not arrays:
-        raise NotImplementedError("declare the learned arrays by State, or define this method")
+        raise NotImplementedError(
+            f"{type(estimator).__name__}: declare the axes of the learned arrays by State, or define "
+            "`_widen` and `_add_outputs`"
+        )
     for name, array in arrays.items():
         if places.keys() & set(array.axes):
             setattr(estimator, name, _extended(getattr(estimator, name), array.axes, places))

@@ -77,9 +77,12 @@ class Linear(Compiled):
         """Intercepts: a float, or (c,) for several outputs; (1,) for two classes."""
         return intercepts(self, self._intercepts)
 
-    def _slope_and_steps(self) -> tuple[int, float, SingleSteps]:
-        """Identifier (0 for the perceptron) and parameter of the loss, and the steps of rows."""
-        raise NotImplementedError
+    def _slope_and_steps(self) -> tuple[int, float, SingleSteps] | None:
+        """The compiled loop of single rows: identifier and parameter of the loss, and the steps.
+
+        The identifier is 0 for the perceptron. None if there is no loop.
+        """
+        return None
 
     def _problems(self) -> tuple[Floats, Floats, Floats]:
         """Weights (d, c), offset (c,), and statistics (c, 5) or (c, 0), of each problem."""
@@ -93,8 +96,10 @@ class Linear(Compiled):
 
     def _prepare_single_rows(self) -> None:
         """Compile the state, if that is supported."""
-        described = row_format(self)
-        number, parameter, steps = self._slope_and_steps()
+        described, loop = row_format(self), self._slope_and_steps()
+        if loop is None:
+            return
+        number, parameter, steps = loop
         largest = max(steps.rate, linalg.magnitude(self.weights_), linalg.magnitude(self.offset_))
         if native.loops is None or described is None or not largest < _LARGEST:
             return

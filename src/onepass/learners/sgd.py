@@ -8,9 +8,12 @@ For a row x with targets y (c), slope ℓ′ of the loss, rate η, bound C and s
 
 that is w ← w − η ∂ℓ(wᵀx + b, y)/∂w [1, (4)], where b is learned as the weight of a feature that is
 always 1. The losses are in :mod:`onepass.learners.losses`, the rules for η in
-:mod:`onepass.learners.step_size`: adaptive, constant, decaying, normalised (NLMS), and the
-closed-form steps of the passive-aggressive algorithms [2]. Cost: O(dc) time per row, with one BLAS
-call for (1) and one for (3), O(dc) memory.
+:mod:`onepass.learners.step_size`: constant, decaying, normalised (NLMS), the closed-form steps of
+the passive-aggressive algorithms [2], and the default, adaptive, whose equations are there: it also
+has statistics of each output, and starts b at the first target. κ = 1 − η l2. Cost: O(dc) time per
+row, O(dc) memory.
+
+Two classes are one binary problem, stored as −½ and ½ of its weights.
 
 [1] "Online Learning", lecture notes; equations (2)-(4), and (5) for the prediction at score 0.
 [2] K. Crammer, O. Dekel, J. Keshet, S. Shalev-Shwartz, Y. Singer, "Online Passive-Aggressive
@@ -87,7 +90,7 @@ class BaseSGD(Linear):
 
     def _statistics(self, rule: StepRule) -> Floats:
         """Statistics (c, 5) of adaptive steps, (c, 0) for other rules."""
-        shape = (len(self.offset_), rule.statistics)
+        shape = (len(self.offset_), rule.statistics)  # another rule begins with new statistics
         statistics: Floats = self.statistics_
         return statistics if statistics.shape == shape else np.zeros(shape)
 
@@ -105,10 +108,12 @@ class BaseSGD(Linear):
         return predictions
 
     def _slope_and_steps(self) -> tuple[int, float, SingleSteps]:
+        """The loss and the steps of the compiled loop of single rows, for ``Linear``."""
         slope, rule, l2 = self._check_parameters()
         return slope.number, slope.parameter, rule.single(self.steps_, l2)
 
     def _problems(self) -> tuple[Floats, Floats, Floats]:
+        """Weights, offsets and statistics of the binary problems, for ``Linear``."""
         return self.weights_, self.offset_, self.statistics_
 
     def _check_finite(self, predictions: Floats, *state: Floats) -> None:
@@ -561,7 +566,7 @@ def _spans(Y: Floats, class_mask: Array | None) -> list[tuple[slice, Any]]:
     n, c = Y.shape
     if class_mask is None:
         return [(slice(0, n), slice(0, c))] if c > 1 else []
-    present = class_mask | (Y > 0)
+    present = class_mask | (Y > 0)  # it only grows: the first row of a run has its classes
     edges = np.flatnonzero(np.diff(present.sum(axis=1), prepend=0, append=0))
     spans = [(slice(a, b), np.flatnonzero(present[a])) for a, b in pairwise(edges)]
     return [(rows, at) for rows, at in spans if len(at) > 1]

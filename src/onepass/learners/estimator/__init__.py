@@ -15,10 +15,17 @@ arrays (:mod:`onepass.declared`), implements these hooks, and inherits all publi
 The last two extend declared arrays with zeros; they are overridden if other values are needed. The
 ranges of parameters are checked before rows are learned.
 
-X (n, d) and Y (n, c) are validated; s (n,) are the weights of the rows, or None for ones; and
-class_mask (n, c) is True where a class was known before the row, or None if all classes were known.
+X (n, d), of any numeric dtype, and Y (n, c) are validated; s (n,) are the weights > 0 of the rows,
+or None for ones; and class_mask (n, c) is True where a class was known before the row, or None if
+all classes were known. ``rows_seen_`` counts these rows already. A parameter that determines both
+``_start`` and ``_widen`` is stored by ``_start``, since it may change until then.
 
-Learners that can be merged implement the hooks of :mod:`onepass.learners.estimator.learner` too.
+Optional hooks, described in :mod:`onepass.learners.estimator.learner`:
+
+``_merging``, ``_merge``      whether and how learners are merged; without them, ``_unmergeable``
+                              is the reason of the refusal
+``_square``                   whether the state is quadratic in d, for a warning
+``_prepare_single_rows``, ``_learn_in_place``  a direct path for single rows after the first
 
 Learned attributes have names that end with an underscore. A hook never modifies an array that such
 an attribute refers to: it assigns new arrays. So an error or an interrupt within a public method
