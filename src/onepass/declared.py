@@ -199,7 +199,7 @@ def place_states(estimator: Any, places: Mapping[Axis, Places]) -> None:
     arrays = _arrays(estimator.__class__)
     if not arrays:
         raise NotImplementedError(
-            f"{type(estimator).__name__}: declare the axes of the learned arrays by State, or define "
+            f"{type(estimator).__name__}: declare the axes of its arrays by State, or define "
             "`_widen` and `_add_outputs`"
         )
     for name, array in arrays.items():
