@@ -166,6 +166,8 @@ class Metric(ABC):
 class Mean(Metric):
     """Mean of a loss over rows, for each output, with a compensated sum."""
 
+    _skips_nan: ClassVar[bool] = False  # whether rows without a loss, NaN, do not count
+
     def __init__(self) -> None:
         super().__init__()
         self._total = Total()
@@ -177,9 +179,7 @@ class Mean(Metric):
 
     def add(self, y: ArrayLike, predictions: ArrayLike) -> Self:
         """Add rows."""
-        loss = self._loss(y, predictions)
-        self.rows += loss.shape[0]
-        self._total.add(np.add.reduce(loss))
+        self.along(np.asarray(y), np.asarray(predictions), ())
         return self
 
     def merge(self, other: Self) -> Self:
@@ -192,20 +192,17 @@ class Mean(Metric):
         """Add rows; return the values after some of them."""
         loss, before, rows = self._loss(y, predictions), self._total.value, self.rows
         at = np.array(ends, dtype=int)
-        if len(loss) < len(y):
-            at = np.concatenate([[0], np.cumsum(self._counted(predictions))])[at]
+        if self._skips_nan:
+            counted = ~np.isnan(loss)
+            at, loss = np.concatenate([[0], np.cumsum(counted)])[at], loss[counted]
         self.rows += len(loss)
         self._total.add(np.add.reduce(loss))
         with np.errstate(over="ignore", invalid="ignore"):
-            sums = before + np.concatenate([np.zeros_like(loss[:1]), np.cumsum(loss, axis=0)])[at]
+            sums = np.concatenate([np.zeros((1, *loss.shape[1:])), np.cumsum(loss, axis=0)])
+            sums = before + sums[at]
         totals, counts = sums.tolist() if sums.ndim == 1 else sums, (rows + at).tolist()
         found = [self._of(t, n) if n else np.nan for t, n in zip(totals, counts, strict=True)]
         return [*found[:-1], self.value] if found and ends[-1] == len(y) else found
-
-    @staticmethod
-    def _counted(predictions: Array) -> Array:
-        """Mask (n,) of the rows that ``_loss`` returns, if it leaves out some."""
-        return np.ones(len(predictions), dtype=bool)
 
     @staticmethod
     def _of(total: Any, rows: int) -> float:

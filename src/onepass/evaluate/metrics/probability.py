@@ -14,7 +14,7 @@ cell, N and P in all, the error of the ROC AUC is at most ½ Σ n p / (N P).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -62,7 +62,7 @@ def row_probabilities(
     0.3993
     """
     p, squares, second = np.full(len(y), np.nan), np.zeros(len(y)), np.full(len(y), _ONLY)
-    if probabilities is not None:
+    if probabilities is not None and np.shape(probabilities)[1]:
         P = np.asarray(probabilities, dtype=np.float64)
         places = {label: k for k, label in enumerate(classes.tolist())}
         at = np.array([places.get(label, -1) for label in y.tolist()], dtype=int)
@@ -114,16 +114,11 @@ class LogLoss(Mean, ProbabilityMetric):
     label = "Log loss"
     better = "lower"
     unit = ""
+    _skips_nan = True
 
     @staticmethod
     def _loss(y: ArrayLike, predictions: ArrayLike) -> Floats:
-        p = _fields(y, predictions)[0]
-        return -np.log(np.clip(p[~np.isnan(p)], _LEAST, 1.0))
-
-    @staticmethod
-    def _counted(predictions: Array) -> Array:
-        counted: Array = ~np.isnan(predictions["p"])
-        return counted
+        return -np.log(np.clip(_fields(y, predictions)[0], _LEAST, 1.0))
 
 
 class Brier(Mean, ProbabilityMetric):
@@ -147,7 +142,8 @@ class _Ranking(ProbabilityMetric):
 
     def __init__(self) -> None:
         super().__init__()
-        self._labels: list[Any] = []
+        self._labels: list[Any] = []  # the first two
+        self._undefined = False  # whether there are more classes
         self._level = _FINEST  # k
         self._keys = np.empty(0, dtype=np.int64)  # the log-odds of each cell in units of its width
         self._counts = np.zeros((0, 2), dtype=np.int64)  # rows of each label in each cell
@@ -161,43 +157,47 @@ class _Ranking(ProbabilityMetric):
         """Add rows; return the values after some of them."""
         known = ~np.isnan(_fields(y, predictions)[0])
         labels, second = y[known], predictions["second"][known]
-        several = np.isnan(second)  # the model knows more than two classes: the value is nan
         with np.errstate(divide="ignore", invalid="ignore"):
             odds = np.nan_to_num(np.log(second) - np.log1p(-second)).clip(-_REACH, _REACH)
         odds[second == _ONLY] = 2.0 * _REACH
-        added = np.concatenate([[0], np.cumsum(known)])
-        values, begin = list[float](), 0
+        counted, values, begin = np.concatenate([[0], np.cumsum(known)]), list[float](), 0
         for end in (*ends, len(y)):
-            part = slice(added[begin], added[end])
+            part = slice(counted[begin], counted[end])
             self.rows += end - begin
-            counts = np.zeros((part.stop - part.start, 2), dtype=np.int64)
-            for k, label in enumerate(self._joined(labels[part])[:2]):
-                counts[:, k] = labels[part] == label
-            if several[part].any():
-                self._labels = [*self._labels, None, None, None][:3]
-            self._add(np.floor(np.ldexp(odds[part], self._level)).astype(np.int64), counts)
-            values.append(self.value if len(values) < len(ends) else np.nan)
+            self._add_rows(labels[part], odds[part])
+            if np.isnan(second[part]).any():  # the model knows more than two classes
+                self._undefined = True
+            values += [self.value] if len(values) < len(ends) else []
             begin = end
-        return values[:-1]
+        return values
+
+    def _add_rows(self, labels: Array, odds: Floats) -> None:
+        """Add rows whose labels the model knew, with the log-odds of the second class."""
+        counts = np.zeros((len(labels), 2), dtype=np.int64)
+        self._join(labels.tolist())
+        for k, label in enumerate(self._labels):
+            counts[:, k] = labels == label
+        self._add(np.floor(np.ldexp(odds, self._level)).astype(np.int64), counts)
 
     def merge(self, other: Self) -> Self:
         """Add all rows of another metric of the same class."""
         self.rows += other.rows
-        own = self._joined(np.array(other._labels, dtype=object))
+        self._undefined |= other._undefined
+        self._join(other._labels)
         counts = np.zeros_like(other._counts)
-        for label, column in zip(other._labels[:2], other._counts.T, strict=False):
-            if label in own[:2]:
-                counts[:, own.index(label)] = column
+        for label, column in zip(other._labels, other._counts.T, strict=False):
+            if label in self._labels:
+                counts[:, self._labels.index(label)] = column
         level = min(self._level, other._level)
         self._coarsen(level)
         self._add(other._keys >> (other._level - level), counts)
         return self
 
-    def _joined(self, labels: Array) -> list[Any]:
-        """The labels so far with further ones; with three the value is nan."""
-        new = [label for label in dict.fromkeys(labels.tolist()) if label not in self._labels]
-        self._labels = [*self._labels, *sorted(new)][:3]
-        return self._labels
+    def _join(self, labels: Iterable[Any]) -> None:
+        """Add labels to those so far; with a third one the value is nan."""
+        new = [label for label in dict.fromkeys(labels) if label not in self._labels]
+        self._undefined |= len(self._labels) + len(new) > 2
+        self._labels = [*self._labels, *sorted(new)][:2]
 
     def _add(self, keys: Array, counts: Array) -> None:
         """Add cells of the present width one after the other, so that blocks do not matter."""
@@ -219,7 +219,7 @@ class _Ranking(ProbabilityMetric):
 
     def _by_score(self) -> tuple[Floats, Floats] | None:
         """Numbers of negative and positive rows by cell, the highest score first."""
-        if len(self._labels) != 2:
+        if self._undefined or len(self._labels) < 2:
             return None
         keys, counts = _joined_cells(self._keys, self._counts)
         last = self._labels.index(max(self._labels))
