@@ -43,6 +43,7 @@ from onepass.errors import (
 )
 from onepass.features import Encode, Impute, Scale
 from onepass.integrations.river import MultiTargetRegressor, wrap
+from raising import raises
 from sampling import sample
 
 PIPELINES = {
@@ -234,18 +235,24 @@ def test_refused_rows_add_no_columns() -> None:
 
 
 def test_wrap_refuses_invalid_arguments() -> None:
-    with pytest.raises(TypeMismatchError, match=r"the class RLSRegressor.*Pass an object"):
+    with raises(
+        TypeMismatchError, argument="model", got="the class RLSRegressor", remedy="Pass an object"
+    ):
         wrap(op.RLSRegressor)
     with pytest.raises(TypeMismatchError, match="must be a learner of onepass"):
         wrap(linear_model.LinearRegression())
-    with pytest.raises(ColumnError, match="must have learned rows with feature names"):
+    with raises(ColumnError, remedy="Wrap an unfitted model"):
         wrap(op.RLSRegressor().partial_fit([[1.0]], [1.0]))
-    with pytest.raises(ParameterError, match="`model` must be a regressor"):
+    with raises(ParameterError, argument="model"):
         wrap(op.RLSClassifier(), targets=["a"])
-    with pytest.raises(ParameterError, match="`targets` must name the targets"):
+    with raises(
+        ParameterError,
+        argument="targets",
+        remedy="Call op.integrations.river.wrap(model, targets=[...])",
+    ):
         wrap(op.RLSRegressor().learn_one({"a": 1.0}, [1.0, 2.0]))
     for wrong in ("ab", ["a", "a"]):
-        with pytest.raises(ParameterError, match="must be a list of unique names"):
+        with raises(ParameterError, argument="targets", remedy="Name each target once"):
             wrap(op.RLSRegressor(), targets=wrong)
     with pytest.raises(TypeMismatchError):
         wrap(op.RLSRegressor()).learn_one({"a": 1.0}, {"u": 1.0})
@@ -317,7 +324,7 @@ def test_row_times_are_passed_to_forgetting_by_time() -> None:
     x = {"a": 1.0, "b": -1.0}
     assert one.predict_one(x) == plain.predict_one(x)
     assert many.predict_one(x) == pytest.approx(one.predict_one(x), rel=1e-6)
-    with pytest.raises(ParameterError, match="`time` must be left out"):
+    with raises(ParameterError, argument="time", remedy="Leave out `time`, or"):
         wrap(op.RLSRegressor()).learn_one(x, 1.0, t=3.0)
 
 
@@ -351,7 +358,7 @@ def test_index_of_a_data_frame_is_retained() -> None:
     assert list(shares.columns) == [False, True]
     assert list(shares.index) == list("uvwxyz")
     assert shares.sum(axis=1).tolist() == pytest.approx([1.0] * 6)
-    with pytest.raises(TypeMismatchError, match="must be a DataFrame"):
+    with raises(TypeMismatchError, argument="X"):
         model.learn_many([[1.0]], [True])
 
 

@@ -54,9 +54,9 @@ def test_rows_that_do_not_fit_on_a_full_disk_are_undone(tmp_path: Path) -> None:
         version, predictions = durable.version, durable.predict(X[:3])
         assert "full" in str(durable.error)
         for _ in range(3):
-            with raises(StoreError, remedy="Nothing was written. Free"):
+            with raises(StoreError, full=True):
                 durable.learn(X[i : i + 5], Y[i : i + 5], key=str(i))
-            with raises(StoreError, remedy="Nothing was written. Free"):
+            with raises(StoreError, full=True):
                 durable.predict_pending(X[:200])
         assert durable.version == version
         assert durable.predict(X[:3]).tobytes() == predictions.tobytes()
@@ -87,7 +87,7 @@ def test_rows_are_not_learned_while_the_disk_is_full(
         counted: list[Any] = []
         monkeypatch.setattr(writer, "learn_block", lambda *_: counted.append(1))
         for _ in range(5):
-            with raises(StoreError, remedy="Nothing was written. Free"):
+            with raises(StoreError, full=True):
                 durable.learn(X[i : i + 5], Y[i : i + 5])
         assert not counted
         monkeypatch.undo()
@@ -117,7 +117,7 @@ def test_learning_continues_if_a_snapshot_does_not_fit(tmp_path: Path) -> None:
         durable._journal._db.execute("PRAGMA incremental_vacuum").fetchall()
         pages = durable._journal._db.execute("PRAGMA page_count").fetchone()[0]
         durable._journal._db.execute(f"PRAGMA max_page_count = {pages + 4}")
-        with raises(StoreError, remedy="Nothing was written. Free"):
+        with raises(StoreError, full=True):
             durable.snapshot()
         for i in range(30, 49):
             durable.learn_one(wide[i], 1.0)
@@ -401,7 +401,7 @@ def test_model_returns_a_copy_while_the_disk_is_full(tmp_path: Path) -> None:
         durable.learn(X[:5], Y[:5])
         was = state_bits(durable)
         fill_disk(durable)
-        with raises(StoreError, remedy="Nothing was written. Free"):
+        with raises(StoreError, full=True):
             durable.learn(np.tile(X, (25, 1)), np.tile(Y, 25))
         assert state_bits(durable) == was
         assert not durable.ready
@@ -419,7 +419,7 @@ def test_memory_error_while_learning_leaves_the_state_unchanged(
         durable.learn(X[5:9], Y[5:9])
         was = state_bits(durable)
         fill_disk(durable)
-        with raises(StoreError, remedy="Nothing was written. Free"):
+        with raises(StoreError, full=True):
             durable.learn(np.tile(X, (25, 1)), np.tile(Y, 25))
         free_disk(durable)
 

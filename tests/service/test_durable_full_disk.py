@@ -31,7 +31,7 @@ def test_learner_is_ready_again_once_the_disk_has_space(
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         durable.learn(X[:5], Y[:5])
         fill_disk(durable)
-        with raises(StoreError, remedy="Nothing was written. Free"):
+        with raises(StoreError, full=True):
             durable.learn(X[5:], Y[5:])
         was, version = durable.predict(X[:3]), durable.version
         durable.commit_pending()

@@ -23,6 +23,7 @@ from onepass.errors import (
     TypeMismatchError,
 )
 from onepass.service import Durable
+from raising import raises
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 4))
@@ -331,7 +332,7 @@ def test_rows_of_each_type_are_learned_and_stored(rows: Any, tmp_path: Path) -> 
 
 def test_dates_in_rows_without_names_are_refused(durable: Durable) -> None:
     moment = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-    with pytest.raises(TypeMismatchError, match=r"got datetime.* as dicts"):
+    with raises(TypeMismatchError, argument="X", got="datetime", remedy="as dicts"):
         durable.learn([[1.0, moment]], [1.0])
 
 
