@@ -57,7 +57,7 @@ PUBLIC = {name: getattr(learners, name)() for name in learners.__all__}
 WRAPPED = [
     pytest.param(op.SGDClassifier("logistic"), {}, id="SGDClassifier, probabilities"),
     pytest.param(op.RLSRegressor(), {"targets": True}, id="RLSRegressor, targets"),
-    *sample([pytest.param(model, {}, id=name) for name, model in PUBLIC.items()], 4, "River"),
+    *sample([pytest.param(model, {}, id=name) for name, model in PUBLIC.items()], 2, "River"),
     *sample([
 
         pytest.param(model, {"targets": True}, id=f"{name}, targets")
@@ -67,7 +67,7 @@ WRAPPED = [
     *sample([
         *(pytest.param(model, {}, id=f"Pipeline, {name}") for name, model in PIPELINES.items()),
         pytest.param(PIPELINES["names"], {"targets": True}, id="Pipeline, targets"),
-    ], 2, "River, pipelines"),
+    ], 1, "River, pipelines"),
 ]  # fmt: skip
 
 

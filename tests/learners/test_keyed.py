@@ -535,7 +535,7 @@ def test_removed_keys(
     cuts=st.lists(st.integers(1, N), max_size=6),
     max_keys=st.sampled_from([None, 3]),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_pooled_model(seed: int, cuts: list[int], max_keys: int | None) -> None:
     keys, X, y = stream(8, seed, scale=[1.0, 100.0][seed % 2])
     s = np.random.default_rng(seed).integers(0, 3, size=N).astype(float)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onepass as op
@@ -16,6 +16,7 @@ from onepass import linalg
 from onepass.errors import MissingExtraError, NotFiniteError, ParameterError
 from onepass.features import RandomReLU
 from onepass.forgetting import Bounded, Exponential
+from sampling import examples
 
 torch = pytest.importorskip("torch")
 no_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
@@ -35,6 +36,7 @@ def on_device(model: Any) -> bool:
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@settings(max_examples=examples(20, 200))
 @given(
     seed=st.integers(0, 1000),
     sizes=st.lists(st.integers(1, 90), min_size=1, max_size=6),

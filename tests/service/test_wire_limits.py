@@ -18,7 +18,7 @@ from onepass.service.protocol import arrow, mlflow, records, v2
 from onepass.service.protocol.limits import Limits, shown
 from onepass.service.protocol.mlflow import read_csv
 
-LENGTH = 1 << 20
+LENGTH = 1 << 19
 
 
 def many(element: bytes, length: int = LENGTH) -> bytes:
