@@ -38,10 +38,10 @@ def test_missing_values_are_refused_by_every_method(
         lambda: model.test_then_train(rows, [1.0, 2.0]),
         lambda: model.predict(rows),
     ):
-        with pytest.raises(NotFiniteError, match=rf"in row [01], column '{name}'. Drop such rows"):
+        with raises(NotFiniteError, argument="X", column=name, got="none", remedy="Drop such rows"):
             call()
     for call in (lambda: model.learn_one(row, 1.0), lambda: model.predict_one(row)):
-        with pytest.raises(NotFiniteError, match=f"column '{name}'"):
+        with raises(NotFiniteError, argument="X", column=name):
             call()
     assert model.predict(WHOLE).tolist() == before
     assert model.rows_seen_ == 4

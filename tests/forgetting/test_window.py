@@ -365,7 +365,7 @@ def test_room_of_a_time_span_does_not_grow_with_the_block() -> None:
     ],
 )
 def test_invalid_window_sizes_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match=r"Window"):
+    with raises(ParameterError, where="Window"):
         Window(**wrong)
 
 

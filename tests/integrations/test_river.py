@@ -239,7 +239,7 @@ def test_wrap_refuses_invalid_arguments() -> None:
         TypeMismatchError, argument="model", got="the class RLSRegressor", remedy="Pass an object"
     ):
         wrap(op.RLSRegressor)
-    with pytest.raises(TypeMismatchError, match="must be a learner of onepass"):
+    with raises(TypeMismatchError, argument="model", got="LinearRegression"):
         wrap(linear_model.LinearRegression())
     with raises(ColumnError, remedy="Wrap an unfitted model"):
         wrap(op.RLSRegressor().partial_fit([[1.0]], [1.0]))

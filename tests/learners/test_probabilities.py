@@ -23,6 +23,7 @@ import onepass as op
 from cases import CLASSIFIERS, Case, features, make_targets, parametrize
 from onepass import native
 from onepass.linalg import calibration
+from raising import raises
 from sampling import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning")
@@ -83,7 +84,7 @@ def test_prequential_probabilities_equal_those_of_single_rows(
     weights = np.arange(90) % 4 > 0 if weighted else np.ones(90, dtype=bool)
     block, single = case(), case()
     if not block._scores_blocks:
-        with pytest.raises(op.errors.ParameterError, match="`return_proba` must be False"):
+        with raises(op.errors.ParameterError, argument="return_proba"):
             block.test_then_train(X, y, return_proba=True)
         assert not block._started
         return
