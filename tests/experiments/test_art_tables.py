@@ -35,15 +35,20 @@ def outcomes(images: dict[str, Images]) -> tuple[ArtOutcome, ArtOutcome]:
     return art_tables(images, draws=3, clock=lambda: float(next(ticks)))
 
 
-def test_both_tables_use_the_same_runs(outcomes: Any, images: Any) -> None:
+@pytest.fixture(scope="module")
+def single(images: dict[str, Images]) -> ArtOutcome:
+    return art_table1(images, draws=1)
+
+
+def test_both_tables_use_the_same_runs(outcomes: Any, single: ArtOutcome, images: Any) -> None:
     one, two = outcomes
     assert one.entries[0].seconds == 1.0
     assert one.entry("MNIST", "IPCA").mean > 40.0
-    for single, multi in zip(one.entries, two.entries, strict=True):
-        assert (single.method, single.prototypes) == (multi.method, multi.prototypes)
-        assert all(a <= b for a, b in zip(single.accuracy, multi.accuracy, strict=True))
-        assert single.compact <= single.nbytes
-    assert art_table1(images, draws=1).entries[1].accuracy == one.entries[1].accuracy[:1]
+    for first, second in zip(one.entries, two.entries, strict=True):
+        assert (first.method, first.prototypes) == (second.method, second.prototypes)
+        assert all(a <= b for a, b in zip(first.accuracy, second.accuracy, strict=True))
+        assert first.compact <= first.nbytes
+    assert single.entries[1].accuracy == one.entries[1].accuracy[:1]
     assert art_table2(images, draws=1).entries[1].accuracy == two.entries[1].accuracy[:1]
 
 
@@ -75,10 +80,9 @@ def test_save_writes_all_formats(outcomes: Any, tmp_path: Path) -> None:
     assert paths[3].stat().st_size > 10_000
 
 
-def test_a_single_run_has_no_deviation_and_no_p_value(images: Any) -> None:
-    one = art_table1(images, draws=1)
-    assert {each.deviation for each in one.entries} == {0.0}
-    assert {one.p_value(each) for each in one.entries} == {None}
+def test_a_single_run_has_no_deviation_and_no_p_value(single: ArtOutcome) -> None:
+    assert {each.deviation for each in single.entries} == {0.0}
+    assert {single.p_value(each) for each in single.entries} == {None}
 
 
 def test_invalid_numbers_are_rejected(images: Any) -> None:
