@@ -48,6 +48,7 @@ def test_fit_leaves_out_a_bad_file(tmp_path: Path, capsys: pytest.CaptureFixture
     assert op.load(saved).learner_.rows_seen_ == 122
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(("folder", "words"), [(None, "no model was saved"), ("w", "continues")])
 def test_an_interrupted_fit_says_how_it_continues(
     folder: str | None,

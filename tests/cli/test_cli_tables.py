@@ -21,6 +21,7 @@ from onepass.cli import main
 from onepass.serialization import archive
 from onepass.stream import csv as delimited
 from onepass.stream import jsonlines
+from raising import raises
 
 RUN = "run {} --target y --save m.onepass --checkpoint 0 --block 500 -q"
 N, BAD = 1200, 1100  # number of rows, and the invalid row
@@ -316,7 +317,7 @@ def test_empty_files_among_several_are_skipped(name: str, empty: tuple[int, ...]
         assert [x for rows in blocks for x in rows.X["x"]] == expected
     for i in range(4):
         Path(f"{i}.{name}").write_bytes(b"")
-    with pytest.raises(op.errors.SourceError, match="must contain rows, got an empty file"):
+    with raises(op.errors.SourceError, got="an empty file"):
         list(op.stream.read(f"*.{name}", target="y"))
 
 

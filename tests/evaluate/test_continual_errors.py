@@ -28,6 +28,7 @@ from onepass.evaluate import continual
 from onepass.evaluate.continual_jobs import model_settings
 from onepass.types import Array
 from onepass_experiments import baselines
+from raising import raises
 
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:400] / 16.0, Y[:400]
@@ -128,7 +129,7 @@ def test_networks_refuse_labels_that_are_not_class_numbers() -> None:
     text = op.stream.experiences(X, Y.astype(str))
     for scenario in ("class", "task"):
         net = baselines.SGD(torch.nn.Linear(64, 10))
-        with pytest.raises(LabelError, match="Number the classes"):
+        with raises(LabelError, remedy="Number the classes"):
             continual(net, text, scenario=scenario)
     few = baselines.SGD(torch.nn.Linear(64, 6), step_size=0.1)
     with pytest.warns(RowsRefusedWarning, match="classes 0 … 5"):
@@ -195,7 +196,12 @@ def test_network_that_cannot_learn_the_labels_is_never_best() -> None:
         assert rows[0].split()[0] == "RLS"
         assert why in str(report)
         assert len(rows) == 2  # and the caption
-        with pytest.raises(OnepassError, match="row 0"):
+        with raises(
+            OnepassError,
+            where="model 'net', 400 row(s) starting at row 0 (counting from 0): "
+            "ORFit.test_then_train",
+            argument="y",
+        ):
             op.evaluate.prequential({"net": models["net"]}, (X, labels))
 
 
@@ -226,7 +232,7 @@ def test_sklearn_learners_accept_data_frames() -> None:
 
 @pytest.mark.parametrize("made", [3, None])
 def test_factories_without_a_learner_are_refused(made: Any) -> None:
-    with pytest.raises(ParameterError, match="must return a learner"):
+    with raises(ParameterError, remedy="Return an instance"):
         continual(lambda: made, digits())
 
 
@@ -236,21 +242,21 @@ def test_factories_without_a_learner_are_refused(made: Any) -> None:
 @pytest.mark.parametrize("odd", [None, "four"])
 def test_labels_of_mixed_types_are_refused(odd: Any) -> None:
     labels = np.where(Y == 4, odd, Y.astype(object))
-    with pytest.raises(LabelError, match="labels of one kind"):
+    with raises(LabelError, remedy="Drop rows without a"):
         op.stream.experiences(X, labels)
-    with pytest.raises(LabelError, match="labels of one kind"):
+    with raises(LabelError, remedy="Drop rows without a"):
         continual(Plain(), [(X, labels)])
 
 
 def test_tasks_with_targets_of_different_types_are_refused() -> None:
     for other in (Y.astype(str), Y.astype(float)):
-        with pytest.raises(LabelError, match="targets of one type"):
+        with raises(LabelError, remedy="Convert all labels to"):
             continual(Plain(), [(X, Y), (X, other)])
 
 
 def test_tasks_without_test_rows_are_refused() -> None:
     for none in ([(X, Y), (X[:0], Y[:0])], [(X, Y, X[:0], Y[:0])], iter([(X[:2], Y[:2])])):
-        with pytest.raises(ShapeError, match="must have test rows"):
+        with raises(ShapeError, remedy="Pass X_test and y_test"):
             continual(Plain(), none)
 
 
@@ -258,7 +264,7 @@ def test_number_of_tasks_must_be_equal_for_all_seeds() -> None:
     def tasks(seed: int) -> Any:
         return op.stream.experiences(X, Y, n_tasks=2 + seed)
 
-    with pytest.raises(ParameterError, match=r"equal length for all seeds, got \{0: 2, 1: 3\}"):
+    with raises(ParameterError, argument="experiences", got="{0: 2, 1: 3}"):
         continual(Plain(), tasks, seeds=np.arange(2))
 
 
@@ -291,10 +297,10 @@ def test_damaged_stored_runs_are_refused(tmp_path: Path) -> None:
         tree = json.loads(good)
         tree["run"].update(other)
         path.write_text(json.dumps(tree))
-        with pytest.raises(ParameterError, match="`path` must contain runs with the same settings"):
+        with raises(ParameterError, argument="path"):
             continual({"a": Plain()}, digits, seeds=2, path=tmp_path)
     path.write_text("[" * 100_000)
-    with pytest.raises(SourceError, match="Delete the file"):
+    with raises(SourceError, remedy="Delete the file"):
         continual({"a": Plain()}, digits, seeds=2, path=tmp_path)
 
 
@@ -327,7 +333,7 @@ def _adds(number: int) -> Any:
 
 def test_stored_runs_of_other_rows_are_refused(tmp_path: Path) -> None:
     continual({"a": Plain()}, [(X, Y)], path=tmp_path)
-    with pytest.raises(ParameterError, match="experiences was"):
+    with raises(ParameterError, argument="path", got="a-seed0.json, in which experiences was"):
         continual({"a": Plain()}, [(X**2, Y)], path=tmp_path)
 
 
@@ -363,7 +369,9 @@ def test_rows_learned_before_the_evaluation_are_not_counted() -> None:
 
 def test_bare_network_is_refused_with_a_remedy() -> None:
     torch = pytest.importorskip("torch")
-    with pytest.raises(ParameterError, match=r"wrap a network in a learner, as in op\.nn\.ORFit"):
+    with raises(
+        ParameterError, argument="models", remedy="wrap a network in a learner, as in op.nn.ORFit"
+    ):
         continual(torch.nn.Linear(64, 10), digits())
 
 
@@ -376,7 +384,7 @@ def test_network_baseline_in_a_pipeline_is_refused() -> None:
 
 def test_numeric_key_without_ranges_is_refused() -> None:
     numbers = np.random.default_rng(0).normal(size=len(X))
-    with pytest.raises(ParameterError, match=r"tasks, one per value, by ranges: n_tasks"):
+    with raises(ParameterError, remedy="tasks, one per value, by ranges: n_tasks"):
         op.stream.experiences(X, Y, by=numbers)
 
 

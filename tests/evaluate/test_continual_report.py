@@ -11,6 +11,7 @@ import pytest
 from onepass.errors import ParameterError, SourceError
 from onepass.evaluate import ContinualReport
 from onepass.evaluate.continual_run import Run
+from raising import raises
 
 
 def made(
@@ -91,12 +92,12 @@ def test_compare_has_no_p_value_without_variance() -> None:
 def test_altered_reports_are_refused(changed: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text(json.dumps({**json.loads(made(["a"]).to_json()), **changed}))
-    with pytest.raises(SourceError, match="must be a report"):
+    with raises(SourceError, remedy="Write it again with"):
         ContinualReport.from_json(path)
-    with pytest.raises(SourceError, match="must be a report"):
+    with raises(SourceError, remedy="Write it again with"):
         ContinualReport.from_json('{"runs":' * 100_000)
 
 
 def test_errors_name_the_report_class() -> None:
-    with pytest.raises(ParameterError, match=r"ContinualReport\.to_frame: `library`"):
+    with raises(ParameterError, where="ContinualReport.to_frame", argument="library"):
         made(["a"]).to_frame("pandaz")  # type: ignore[arg-type]

@@ -23,6 +23,7 @@ from onepass.evaluate.metrics import (
     row_probabilities,
 )
 from onepass.learners.estimator import Classifier
+from raising import raises
 
 NAMES = ["accuracy", "log_loss", "brier", "roc_auc", "average_precision"]
 
@@ -134,10 +135,10 @@ def test_labels_with_lags_and_a_delay(metrics: list[str]) -> None:
 
 
 def test_predictions_without_probabilities_are_refused() -> None:
-    with pytest.raises(ShapeError, match="row_probabilities"):
+    with raises(ShapeError, argument="predictions", remedy="Pass one such result"):
         LogLoss().add([0, 1], [0.5, 0.5])
     y, classes, P = drawn(5, 2)
-    with pytest.raises(ShapeError, match="for 4 labels"):
+    with raises(ShapeError, argument="predictions", got="other predictions"):
         LogLoss().add(y[:4], rows(y, classes, P))
 
 
@@ -224,6 +225,6 @@ def test_models_without_probabilities_are_refused() -> None:
             del X
             return y
 
-    with pytest.raises(ParameterError, match=r"'log_loss'.*`predict_proba`, got 'Labels'"):
+    with raises(ParameterError, got="'Labels', which has none", remedy="Leave out the metric"):
         prequential(Labels(), (X, Y), ["log_loss"])
     assert MacroF1().add([0, 1], [0, 1]).value == 1.0

@@ -9,6 +9,7 @@ import pytest
 from onepass.errors import NotFiniteError, ParameterError, TypeMismatchError
 from onepass.evaluate import LastValue, prequential
 from onepass.learners import RLSRegressor
+from raising import raises
 
 ROWS = np.arange(600.0)
 
@@ -34,12 +35,14 @@ def test_unbeaten_baseline_is_named() -> None:
     "y", [ROWS, pd.Series(ROWS), ROWS.tolist()], ids=lambda y: type(y).__name__
 )
 def test_targets_as_a_separate_argument_are_refused(y: Any) -> None:
-    with pytest.raises(ParameterError, match=r"as one pair: prequential\(model, \(X, y\)\)"):
+    with raises(
+        ParameterError, argument="metrics", remedy="as one pair: prequential(model, (X, y))"
+    ):
         prequential(LastValue(), ROWS[:, None], y)
 
 
 def test_errors_about_targets_suggest_remedies_for_targets() -> None:
-    with pytest.raises(NotFiniteError, match="Leave the row out of both X and y"):
+    with raises(NotFiniteError, argument="y", remedy="Leave the row out of both X and y"):
         RLSRegressor().partial_fit([[1.0], [2.0]], [1.0, np.nan])
-    with pytest.raises(TypeMismatchError, match="Use a classifier for labels"):
+    with raises(TypeMismatchError, argument="y", remedy="Use a classifier for labels"):
         RLSRegressor().partial_fit([[1.0], [2.0]], ["a", "b"])

@@ -6,7 +6,7 @@ learners on tables without gaps, or filled with the first values.
 
 import warnings
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import onepass as op
 from onepass.errors import ForecastWarning
 from onepass.features import Encode, Impute, IncrementalPCA, Lag, RandomFourier, RandomReLU, Scale
 from onepass.forgetting import Bounded, Directional, Exponential, Window
+from sampling import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore::onepass.errors.WindupWarning")
 
@@ -203,8 +204,9 @@ def growing(rng: np.random.Generator, n: int) -> tuple[list[dict[str, Any]], np.
     return rows, y
 
 
-@pytest.mark.parametrize("features", FEATURES)
-@pytest.mark.parametrize("name", GROWING)
+@pytest.mark.parametrize(
+    ("name", "features"), sample(list(product(GROWING, FEATURES)), 80, "columns that grow")
+)
 def test_blocks_equal_single_rows_as_columns_grow(
     name: str, features: str, rng: np.random.Generator
 ) -> None:

@@ -10,6 +10,7 @@ from scipy.stats import norm
 from onepass.errors import NumericalError, ParameterError, ShapeError
 from onepass.features import RandomConvolution
 from onepass.features.convolution import pooling_matrix
+from raising import raises
 
 
 def slowly(picture: np.ndarray, feature: RandomConvolution) -> np.ndarray:
@@ -74,7 +75,7 @@ def test_convolution_equals_formula(channels: int, more: dict[str, Any]) -> None
     assert_allclose(np.linalg.norm(feature.filters_, axis=1), 1.0, rtol=1e-6)
     with pytest.raises(ShapeError, match="shape"):
         feature.transform(X.transpose(0, 1, 3, 2))
-    with pytest.raises(ShapeError, match=r"must have .* numbers, as in the first block"):
+    with raises(ShapeError, got="1000"):
         feature.grow(1000)
 
 
@@ -87,12 +88,12 @@ def test_narrow_pooling_cells_weight_only_center() -> None:
 
 @pytest.mark.parametrize("wrong", [{"pool": "4"}, {"pool": None}, {"source": ["patches"]}])
 def test_invalid_options_are_named(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match=f"`{next(iter(wrong))}` must be"):
+    with raises(ParameterError, argument=next(iter(wrong))):
         RandomConvolution(5, size=3, **wrong).learn(np.zeros((2, 64)))
 
 
 def test_overflowing_images_are_refused() -> None:
     X = np.random.default_rng(2).random((3, 64))
-    with pytest.raises(NumericalError, match="got rows with values up to 9"):
+    with raises(NumericalError, got="rows with values up to 9"):
         RandomConvolution(5, size=3, pool=2).learn(1e200 * X)
     assert RandomConvolution(5, size=3, pool=2, contrast=1e300).learn(X).transform(X).max() == 0.0

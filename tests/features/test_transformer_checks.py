@@ -21,6 +21,7 @@ from onepass.features import (
     RandomReLU,
     Scale,
 )
+from raising import raises
 
 CACHED = "The axes of all rows are computed and cached when they are first read after a row."
 
@@ -99,7 +100,7 @@ def test_fit_resets_and_partial_fit_continues(made: Any) -> None:
     parts = sklearn.base.clone(made).partial_fit(X[:11]).partial_fit(X[11:11]).partial_fit(X[11:])
     assert_allclose(parts.transform(X), once, rtol=1e-12, atol=1e-12)
     assert_array_equal(made.fit_transform(X), once)
-    with pytest.raises(ShapeError, match="0 sample"):
+    with raises(ShapeError, argument="X", got="0 sample"):
         made.fit(X[:0])
     assert_array_equal(made.transform(X), once)
 
@@ -110,7 +111,7 @@ def test_names_of_encoded_columns_follow_given_names() -> None:
         encode.get_feature_names_out()
     encode.fit(np.array([[1.0, "a"], [2.0, "b"]], dtype=object))
     assert encode.get_feature_names_out(["u", "by"]).tolist() == ["u", "by=a", "by=b"]
-    with pytest.raises(ColumnError, match="length equal"):
+    with raises(ColumnError, got="1"):
         encode.get_feature_names_out(["u"])
 
 

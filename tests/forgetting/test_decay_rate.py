@@ -7,26 +7,27 @@ import pytest
 
 from onepass.errors import ParameterError
 from onepass.forgetting import Bounded, Directional, Exponential
+from raising import raises
 
 FADING = [Bounded, Directional, Exponential]
 
 
 @pytest.mark.parametrize("rule", FADING)
 def test_exactly_one_of_factor_and_half_life_is_required(rule: Any) -> None:
-    remedy = rf"Use {rule.__name__}\(0.99\) or {rule.__name__}\(half_life='1h'\)"
-    with pytest.raises(ParameterError, match=rf"got neither\. {remedy}"):
+    remedy = f"Use {rule.__name__}(0.99) or {rule.__name__}(half_life='1h')"
+    with raises(ParameterError, got="neither", remedy=remedy):
         rule()
-    with pytest.raises(ParameterError, match=rf"got both\. {remedy}"):
+    with raises(ParameterError, got="both", remedy=remedy):
         rule(0.9, half_life=3.0)
 
 
 @pytest.mark.parametrize("rule", FADING)
 def test_factor_and_half_life_out_of_range_are_refused(rule: Any) -> None:
     for wrong in (0.0, 1.5, float("nan"), "much"):
-        with pytest.raises(ParameterError, match=rf"{rule.__name__}: `factor`"):
+        with raises(ParameterError, where=rule.__name__, argument="factor"):
             rule(wrong)
     for wrong in (0.0, -1.0, "soon"):
-        with pytest.raises(ParameterError, match=rf"{rule.__name__}: `half_life`"):
+        with raises(ParameterError, where=rule.__name__, argument="half_life"):
             rule(half_life=wrong)
 
 

@@ -12,6 +12,7 @@ import onepass as op
 from onepass.errors import ParameterError
 from onepass.forgetting import Directional
 from onepass.memory.least_squares import Parts, Slot
+from raising import raises
 from sampling import sample
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -182,7 +183,7 @@ def test_forgetting_by_time_equals_forgetting_by_rows() -> None:
      {"factor": 0.9, "threshold": -1.0}, {"half_life": "soon"}],
 )  # fmt: skip
 def test_parameters_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match=r"Directional"):
+    with raises(ParameterError, where="Directional"):
         Directional(**wrong)
 
 

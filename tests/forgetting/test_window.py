@@ -13,6 +13,7 @@ from onepass.errors import OnepassError, ParameterError
 from onepass.forgetting import Window
 from onepass.memory.least_squares import stored_rows
 from oracles import ridge_qr
+from raising import raises
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -364,7 +365,7 @@ def test_room_of_a_time_span_does_not_grow_with_the_block() -> None:
     ],
 )
 def test_invalid_window_sizes_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match=r"Window"):
+    with raises(ParameterError, where="Window"):
         Window(**wrong)
 
 
@@ -372,6 +373,6 @@ def test_change_to_and_from_window_is_refused_until_fit() -> None:
     X, y = np.eye(3), np.ones(3)
     for first, then in ((0.9, "window:2"), ("window:2", 0.9), ("directional:0.9", 0.9)):
         model = op.RLSRegressor(forgetting=first).fit(X, y).set_params(forgetting=then)
-        with pytest.raises(ParameterError, match="Call fit"):
+        with raises(ParameterError, argument="forgetting", remedy="Call fit"):
             model.partial_fit(X, y)
         model.fit(X, y).predict(X)

@@ -38,11 +38,13 @@ from onepass import learners
 from onepass.errors import (
     ColumnError,
     NotFiniteError,
+    OnepassError,
     ParameterError,
     TypeMismatchError,
 )
 from onepass.features import Encode, Impute, Scale
 from onepass.integrations.river import MultiTargetRegressor, wrap
+from raising import raises
 from sampling import sample
 
 PIPELINES = {
@@ -56,7 +58,7 @@ PUBLIC = {name: getattr(learners, name)() for name in learners.__all__}
 WRAPPED = [
     pytest.param(op.SGDClassifier("logistic"), {}, id="SGDClassifier, probabilities"),
     pytest.param(op.RLSRegressor(), {"targets": True}, id="RLSRegressor, targets"),
-    *sample([pytest.param(model, {}, id=name) for name, model in PUBLIC.items()], 4, "River"),
+    *sample([pytest.param(model, {}, id=name) for name, model in PUBLIC.items()], 2, "River"),
     *sample([
 
         pytest.param(model, {"targets": True}, id=f"{name}, targets")
@@ -66,7 +68,7 @@ WRAPPED = [
     *sample([
         *(pytest.param(model, {}, id=f"Pipeline, {name}") for name, model in PIPELINES.items()),
         pytest.param(PIPELINES["names"], {"targets": True}, id="Pipeline, targets"),
-    ], 2, "River, pipelines"),
+    ], 1, "River, pipelines"),
 ]  # fmt: skip
 
 
@@ -199,25 +201,27 @@ def test_pipeline_accepts_text_and_missing_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("x", "error", "words"),
+    ("x", "error", "fields"),
     [
-        ({"a": "3"}, TypeMismatchError, "feature 'a' must be a number, got '3'.*Encode"),
-        ({"a": 1j}, TypeMismatchError, "feature 'a' must be a number"),
-        ({"a": None}, NotFiniteError, "Impute"),
-        ({"a": float("nan"), "new": 1.0}, NotFiniteError, "column 'a'.*Impute"),
-        ([1.0, 2.0], TypeMismatchError, "`x` must be a dict"),
+        ({"a": "3"}, TypeMismatchError, {"got": "'3'", "remedy": "Encode"}),
+        ({"a": 1j}, TypeMismatchError, {"got": "1j"}),
+        ({"a": None}, NotFiniteError, {"remedy": "Impute"}),
+        ({"a": float("nan"), "new": 1.0}, NotFiniteError, {"column": "a", "remedy": "Impute"}),
+        ([1.0, 2.0], TypeMismatchError, {"argument": "x"}),
     ],
 )
-def test_refused_rows_leave_the_model_unchanged(x: Any, error: type, words: str) -> None:
+def test_refused_rows_leave_the_model_unchanged(
+    x: Any, error: type[OnepassError], fields: dict[str, Any]
+) -> None:
     for began in (False, True):
         model = wrap(op.RLSRegressor())
         if began:
             model.learn_one({"a": 1.0}, 2.0)
         before = pickle.dumps(model)
-        with pytest.raises(error, match=f"Regressor.learn_one: .*{words}"):
+        with raises(error, where="Regressor.learn_one", **fields):
             model.learn_one(x, 1.0)
         assert pickle.dumps(model) == before
-    with pytest.raises(error, match=words):
+    with raises(error, **fields):
         model.predict_one(x)
 
 
@@ -234,18 +238,24 @@ def test_refused_rows_add_no_columns() -> None:
 
 
 def test_wrap_refuses_invalid_arguments() -> None:
-    with pytest.raises(TypeMismatchError, match=r"the class RLSRegressor.*Pass an object"):
+    with raises(
+        TypeMismatchError, argument="model", got="the class RLSRegressor", remedy="Pass an object"
+    ):
         wrap(op.RLSRegressor)
-    with pytest.raises(TypeMismatchError, match="must be a learner of onepass"):
+    with raises(TypeMismatchError, argument="model", got="LinearRegression"):
         wrap(linear_model.LinearRegression())
-    with pytest.raises(ColumnError, match="must have learned rows with feature names"):
+    with raises(ColumnError, remedy="Wrap an unfitted model"):
         wrap(op.RLSRegressor().partial_fit([[1.0]], [1.0]))
-    with pytest.raises(ParameterError, match="`model` must be a regressor"):
+    with raises(ParameterError, argument="model"):
         wrap(op.RLSClassifier(), targets=["a"])
-    with pytest.raises(ParameterError, match="`targets` must name the targets"):
+    with raises(
+        ParameterError,
+        argument="targets",
+        remedy="Call op.integrations.river.wrap(model, targets=[...])",
+    ):
         wrap(op.RLSRegressor().learn_one({"a": 1.0}, [1.0, 2.0]))
     for wrong in ("ab", ["a", "a"]):
-        with pytest.raises(ParameterError, match="must be a list of unique names"):
+        with raises(ParameterError, argument="targets", remedy="Name each target once"):
             wrap(op.RLSRegressor(), targets=wrong)
     with pytest.raises(TypeMismatchError):
         wrap(op.RLSRegressor()).learn_one({"a": 1.0}, {"u": 1.0})
@@ -317,7 +327,7 @@ def test_row_times_are_passed_to_forgetting_by_time() -> None:
     x = {"a": 1.0, "b": -1.0}
     assert one.predict_one(x) == plain.predict_one(x)
     assert many.predict_one(x) == pytest.approx(one.predict_one(x), rel=1e-6)
-    with pytest.raises(ParameterError, match="`time` must be left out"):
+    with raises(ParameterError, argument="time", remedy="Leave out `time`, or"):
         wrap(op.RLSRegressor()).learn_one(x, 1.0, t=3.0)
 
 
@@ -351,7 +361,7 @@ def test_index_of_a_data_frame_is_retained() -> None:
     assert list(shares.columns) == [False, True]
     assert list(shares.index) == list("uvwxyz")
     assert shares.sum(axis=1).tolist() == pytest.approx([1.0] * 6)
-    with pytest.raises(TypeMismatchError, match="must be a DataFrame"):
+    with raises(TypeMismatchError, argument="X"):
         model.learn_many([[1.0]], [True])
 
 

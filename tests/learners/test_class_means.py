@@ -5,7 +5,6 @@ import pickle
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -15,6 +14,7 @@ import onepass as op
 from onepass import native
 from onepass.errors import NumericalError, ParameterError
 from onepass.learners.class_means import Moments
+from raising import raises
 
 few_examples = settings(max_examples=25, deadline=None, derandomize=True)
 
@@ -119,16 +119,14 @@ def test_merge_unites_feature_names_and_classes() -> None:
 
 
 def test_invalid_metric_and_overflow_are_refused() -> None:
-    with pytest.raises(
-        ParameterError, match=r"`metric` must be one of 'euclidean', 'cosine', got 'l1'"
-    ):
+    with raises(ParameterError, argument="metric", got="'l1'"):
         op.NearestClassMean("l1").partial_fit([[1.0]], [0])
     model = op.NearestClassMean().partial_fit([[1.0]], [0])
-    with pytest.raises(NumericalError, match="small enough to square"):
+    with raises(NumericalError, got="values up to 1e+200"):
         model.partial_fit([[1e200]], [0])
     assert model.means_.tolist() == [[1.0]]
     model.set_params(metric="l1")
-    with pytest.raises(ParameterError, match="`metric`"):
+    with raises(ParameterError, argument="metric"):
         model.predict([[1.0]])
 
 

@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 import onepass as op
 from cases import snapshot
 from onepass.errors import NotFittedError, ParameterError, ShapeError
+from raising import raises
 
 
 def rows() -> Any:
@@ -117,7 +118,7 @@ def test_refused_arguments_leave_clusterer_unchanged() -> None:
     X = rows()
     with pytest.raises(NotFittedError):
         op.ARTIPCACluster().predict(X)
-    with pytest.raises(ParameterError, match="vigilance"):
+    with raises(ParameterError, argument="vigilance"):
         op.ARTIPCACluster(vigilance=2.0).fit(X)
     model = op.ARTIPCACluster().fit(X[:100])
     before = snapshot(model)

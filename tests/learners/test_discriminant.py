@@ -15,6 +15,7 @@ from sklearn.discriminant_analysis import (
 
 import onepass as op
 from onepass.errors import LabelError, NotFittedError, ParameterError
+from raising import raises
 
 few_examples = settings(max_examples=50, deadline=None, derandomize=True)
 
@@ -142,7 +143,7 @@ def test_priors_are_shares_uniform_or_given(make: Any) -> None:
 def test_probabilities_are_finite_for_extreme_rows(make: Any) -> None:
     model = make(classes=["a", "b", "c"])
     for request in (lambda: model.predict_proba([[0.0, 0.0]]), lambda: model.covariance_):
-        with pytest.raises(NotFittedError, match="has learned no row"):
+        with raises(NotFittedError, remedy="Call fit"):
             request()
     model.partial_fit([[0.0, 1.0]], ["a"])
     assert model.predict_proba([[1e200, 3.0]]).tolist() == [[1.0, 0.0, 0.0]]
@@ -201,22 +202,22 @@ def test_lda_in_pipeline_equals_plain_lda() -> None:
 
 def test_invalid_parameters_and_labels_are_refused() -> None:
     wrong: list[tuple[Any, str]] = [
-        (op.StreamingLDA("ledoit"), "`shrinkage` must be a number in .* or 'oas', got 'ledoit'"),
-        (op.StreamingLDA(1.5), "`shrinkage`"),
-        (op.StreamingLDA("oas", target="identity"), "`target`"),
-        (op.StreamingLDA(target="diagonal"), "`target`"),
-        (op.StreamingQDA(-0.1), "`reg_param`"),
-        (op.StreamingQDA(priors=[0.5, 0.5]), "`priors`.*for 0 classes"),
-        (op.StreamingLDA(priors=[0.5, 0.0], classes=[0, 1]), "`priors`"),
-        (op.StreamingLDA(priors="equal"), "`priors`"),
-        (op.StreamingLDA(priors=[[1], [1, 2]], classes=[0, 1]), "`priors`"),
+        (op.StreamingLDA("ledoit"), "shrinkage"),
+        (op.StreamingLDA(1.5), "shrinkage"),
+        (op.StreamingLDA("oas", target="identity"), "target"),
+        (op.StreamingLDA(target="diagonal"), "target"),
+        (op.StreamingQDA(-0.1), "reg_param"),
+        (op.StreamingQDA(priors=[0.5, 0.5]), "priors"),
+        (op.StreamingLDA(priors=[0.5, 0.0], classes=[0, 1]), "priors"),
+        (op.StreamingLDA(priors="equal"), "priors"),
+        (op.StreamingLDA(priors=[[1], [1, 2]], classes=[0, 1]), "priors"),
     ]
-    for model, predictions in wrong:
-        with pytest.raises(ParameterError, match=predictions):
+    for model, argument in wrong:
+        with raises(ParameterError, argument=argument):
             model.partial_fit([[1.0], [2.0]], [0, 1])
         assert not hasattr(model, "moments_")
     model = op.StreamingLDA(priors=[1.0, 3.0], classes=[0, 1]).partial_fit([[1.0], [2.0]], [0, 1])
-    with pytest.raises(LabelError, match=r"with a prior, \[0, 1\], got another"):
+    with raises(LabelError, argument="y", got="another"):
         model.learn_one([3.0], 2)
     assert model.classes_.tolist() == [0, 1]
 

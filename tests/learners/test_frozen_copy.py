@@ -23,6 +23,7 @@ from cases import (
 )
 from onepass import native
 from onepass.errors import CheckpointError, NotFittedError
+from raising import raises
 from sampling import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning")
@@ -137,7 +138,7 @@ def test_frozen_copy_of_compiled_learner_refuses_learning_and_saving(tmp_path: A
         lambda: twin.partial_fit(X, X[:, 0]),
         lambda: twin.learn_one(X[0], 1.0),
     ):
-        with pytest.raises(NotFittedError, match="whole learner"):
+        with raises(NotFittedError, remedy="Use `model()` of a"):
             wanted()
     with pytest.raises(CheckpointError):
         op.save(twin, tmp_path / "m.onepass")

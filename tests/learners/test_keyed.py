@@ -37,6 +37,7 @@ from onepass.linalg.interrupt import Interrupt
 from onepass.memory.vector import Slot
 from onepass.serialization import archive
 from onepass.validation.table import Table
+from raising import raises
 
 Exponential, Bounded = op.forgetting.Exponential, op.forgetting.Bounded
 PACKED: list[Any] = [
@@ -183,9 +184,9 @@ def test_probabilities(model: Any, strength: float | None) -> None:
     pooled = clone(model).partial_fit(X, labels)
     assert_close(new, np.full((N, 3), 1 / 3) if strength is None else pooled.predict_proba(X))
     assert not hasattr(op.Keyed(op.RLSRegressor(), by=1), "predict_proba")
-    with pytest.raises(NotFittedError, match="predict_proba"):
+    with raises(NotFittedError, where="Keyed.predict_proba", remedy="Call fit, partial_fit or"):
         clone(keyed).predict_proba(joined(keys, X))
-    with pytest.raises(ParameterError, match=r"Keyed\.test_then_train: `return_proba`"):
+    with raises(ParameterError, where="Keyed.test_then_train", argument="return_proba"):
         keyed.test_then_train(joined(keys, X), labels, return_proba=True)
     unweighted = clone(keyed).partial_fit(joined(keys, X), labels, np.zeros(N))
     assert unweighted.predict_proba(joined(keys, X)).shape == (N, 0)
@@ -211,7 +212,7 @@ def test_declared_classes(model: Any) -> None:
     for unknown in (rows, joined(keys + 9, X)):
         assert keyed.predict(unknown).tolist() == expected.predict(unknown).tolist()
     assert later.predict(joined(keys + 9, X))[0] == named[-1]
-    with pytest.raises(ParameterError, match="`classes` must be omitted"):
+    with raises(ParameterError, argument="classes"):
         op.Keyed(op.RLSRegressor(), by=1).partial_fit(rows, labels, classes=named)
 
 
@@ -238,7 +239,7 @@ def test_intervals_and_sets_are_those_of_the_keys() -> None:
     assert_close(list(sets.predict_proba_one(one).values()), sets.predict_proba(rows[7:8])[0])
     assert np.isinf(op.Keyed(op.Conformal(op.RLSRegressor()), by=1).predict_interval_one(one)).all()
     lagged = op.Pipeline(op.features.Lag(), op.RLSRegressor())
-    with pytest.raises(ParameterError, match="lags of other keys"):
+    with raises(ParameterError, argument="prior_strength"):
         op.Keyed(lagged, by=1, prior_strength=5.0).partial_fit(rows, y)
     assert np.isinf(plain.predict_interval(unknown)).all()
     assert np.isfinite(sure.predict_interval(unknown)).all()
@@ -391,7 +392,7 @@ def test_rows_that_are_no_rows(rows: Any) -> None:
         with pytest.raises(ColumnError, match="unique"):
             op.Keyed(op.RLSRegressor(), by=column).partial_fit(twice, [1.0])
     for by in (None, 1.5, True, [0], b"k"):
-        with pytest.raises(TypeMismatchError, match="`by` must be the name"):
+        with raises(TypeMismatchError, argument="by"):
             op.Keyed(op.RLSRegressor(), by=by).partial_fit([[1, 2.0]], [3.0])  # type: ignore[arg-type]
 
 
@@ -423,7 +424,7 @@ def test_a_fitted_model_is_not_used() -> None:
     keyed = op.Keyed(op.RLSRegressor().fit(X, y), by=0)
     assert keyed.predict_one([0, *X[0]]) == 0.0
     for model in (op.RLSRegressor, None, Scale()):
-        with pytest.raises(TypeMismatchError, match="`model` must be"):
+        with raises(TypeMismatchError, argument="model"):
             op.Keyed(model, by=0).predict_one([0, *X[0]])
 
 
@@ -432,7 +433,7 @@ def test_unknown_keys_are_predicted_by_initial_weights() -> None:
     model = op.RLSRegressor(initial_coef=[1.0, 2.0, 3.0])
     keyed = op.Keyed(model, by=1)
     rows = joined(keys + 50, X)
-    with pytest.raises(NotFittedError, match="not fitted yet"):
+    with raises(NotFittedError, remedy="Call fit, partial_fit or"):
         keyed.predict(rows)
     assert keyed.predict_one(rows[0]) == pytest.approx(X[0] @ [1.0, 2.0, 3.0])
     keyed.partial_fit(joined(keys, X), y)
@@ -458,7 +459,7 @@ def test_rules_by_time() -> None:
         own = keys == key
         learner = clone(model).fit(X[own], y[own], time=times[own])
         assert_close(keyed[key].coef_, learner.coef_)
-    with pytest.raises(ParameterError, match="`time` must be left out"):
+    with raises(ParameterError, argument="time", remedy="Leave out `time`, or"):
         op.Keyed(op.RLSRegressor(), by=1).partial_fit(joined(keys, X), y, time=times)
     last = times[-1]
     for bad in ([*times + last, 99.0], [last], last):
@@ -535,7 +536,7 @@ def test_removed_keys(
     cuts=st.lists(st.integers(1, N), max_size=6),
     max_keys=st.sampled_from([None, 3]),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_pooled_model(seed: int, cuts: list[int], max_keys: int | None) -> None:
     keys, X, y = stream(8, seed, scale=[1.0, 100.0][seed % 2])
     s = np.random.default_rng(seed).integers(0, 3, size=N).astype(float)
@@ -565,7 +566,7 @@ def test_limits_that_are_changed_later() -> None:
     assert len(keyed) == 2
     before = state_of(keyed)
     for strength in (np.nan, -1.0):
-        with pytest.raises(ParameterError, match="prior_strength"):
+        with raises(ParameterError, argument="prior_strength"):
             copy.copy(keyed).set_params(prior_strength=strength).partial_fit(rows, y)
     assert state_of(keyed) == before
 
@@ -802,7 +803,7 @@ def test_merge_with_other_features_and_errors() -> None:
         frame.assign(who=keys + 50), np.stack((y, y), axis=1)
     )
     for a, b in ((one, other), (other, one)):
-        with pytest.raises(MergeError, match="targets of shape"):
+        with raises(MergeError, remedy="Merge models of the"):
             a.merge(b)
     limited = op.Keyed(op.RLSRegressor(), by="who", max_keys=3)
     limited.partial_fit(frame, y).merge(clone(limited).partial_fit(frame[:1], y[:1]))
@@ -859,7 +860,9 @@ def test_forecasts_are_those_of_the_keys(rng: np.random.Generator) -> None:
             assert_close(found[own], expected)
         assert (found[later == 3] == 0.0).all()
     assert_close(keyed.forecast(joined(later, rows)), keyed.forecast(joined(later, rows)))
-    with pytest.raises(ParameterError, match="forecasts of Keyed"):
+    with raises(
+        ParameterError, argument="interval", remedy="Learn with op.Conformal(op.Keyed(...)), whose"
+    ):
         next(op.evaluate.predictions(keyed, op.stream.read(rows), interval=True))
 
 
@@ -887,9 +890,11 @@ def test_conformal_models_of_keys_forecast_in_files_of_predictions() -> None:
     keyed = op.Keyed(model, by="who").partial_fit(frame, y)
     (block,) = op.evaluate.predictions(keyed, op.stream.read(frame[:20]))
     assert_close(block["prediction"], keyed.forecast(frame[:20]))
-    with pytest.raises(ParameterError, match="forecasts of Keyed"):
+    with raises(
+        ParameterError, argument="interval", remedy="Learn with op.Conformal(op.Keyed(...)), whose"
+    ):
         next(op.evaluate.predictions(keyed, op.stream.read(frame), interval=True))
-    with pytest.raises(ShapeError, match="must have a target for each of the 20 rows"):
+    with raises(ShapeError, argument="y", got="19"):
         keyed.forecast(frame[:20], y[:19])
     with pytest.raises(NotFittedError):
         op.Keyed(model, by="who").forecast(frame)

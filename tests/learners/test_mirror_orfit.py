@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 
 import onepass as op
 from onepass.errors import MergeError, ParameterError
+from raising import raises
 
 SETTINGS: list[dict[str, Any]] = [
     {"potential": 1.5}, {"potential": 2.0}, {"potential": 3.0},
@@ -119,17 +120,17 @@ def test_rows_that_contradict_the_past_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("params", "match"),
+    ("params", "argument"),
     [({"potential": 1.0}, "potential"), ({"potential": "l1"}, "potential"),
      ({"memory": 0}, "memory"),
      ({"potential": "entropy", "scale": 0.0}, "scale")],
 )  # fmt: skip
-def test_invalid_parameters_are_refused(params: dict[str, Any], match: str) -> None:
-    with pytest.raises(ParameterError, match=f"^MirrorORFitRegressor.*`{match}`"):
+def test_invalid_parameters_are_refused(params: dict[str, Any], argument: str) -> None:
+    with raises(ParameterError, where="MirrorORFitRegressor.fit", argument=argument):
         op.MirrorORFitRegressor(**params).fit(*rows())
 
 
 def test_merge_is_refused_with_a_reason() -> None:
     X, y = rows()
-    with pytest.raises(MergeError, match="path of projections"):
+    with raises(MergeError, got="one with a potential"):
         op.MirrorORFitRegressor().fit(X, y).merge(op.MirrorORFitRegressor().fit(X, y))

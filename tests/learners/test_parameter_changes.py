@@ -11,6 +11,7 @@ import onepass as op
 from cases import snapshot
 from onepass.errors import MergeError, OnepassError, ParameterError, ShapeError
 from onepass.forgetting import Exponential
+from raising import raises
 
 X = np.random.default_rng(0).normal(size=(60, 4))
 Y = X @ [1.0, 2.0, 3.0, 4.0] + 0.1
@@ -21,7 +22,7 @@ Y = X @ [1.0, 2.0, 3.0, 4.0] + 0.1
 def test_invalid_forgetting_set_later_is_refused(wrong: Any, rule: Any) -> None:
     model = op.RLSRegressor(forgetting=rule).fit(X[:30], Y[:30])
     before = model.coef_
-    with pytest.raises(ParameterError, match="forgetting"):
+    with raises(ParameterError, argument="forgetting"):
         model.set_params(forgetting=wrong).partial_fit(X[30:], Y[30:])
     assert model.coef_.tolist() == before.tolist()
 
@@ -56,7 +57,7 @@ def test_rule_of_another_kind_is_refused_until_fit(first: str, then: str) -> Non
     model, other = learned(first), learned(then)
     model.set_params(forgetting=then)
     before = snapshot(model), snapshot(other)
-    with pytest.raises(ParameterError, match="Call fit"):
+    with raises(ParameterError, argument="forgetting", remedy="Call fit"):
         model.partial_fit(X, Y, **timed(then, 60))
     with pytest.raises(MergeError, match="another kind"):
         model.merge(other)
@@ -72,7 +73,7 @@ def test_change_between_zero_and_positive_noise_is_refused(
     memory: Any, first: float, then: Any
 ) -> None:
     model = op.ORFitRegressor(memory, first).fit(X[:2], Y[:2])
-    with pytest.raises(ParameterError, match="noise"):
+    with raises(ParameterError, argument="noise"):
         model.set_params(noise=then).partial_fit(X[2:], Y[2:])
     model.set_params(noise=first).partial_fit(X[2:3], Y[2:3])
 
@@ -91,14 +92,14 @@ def test_positive_noise_may_change_between_rows() -> None:
 def test_change_of_the_number_of_weights_is_refused_until_fit(change: dict[str, Any]) -> None:
     model = op.ORFitRegressor(1).fit(X, Y).set_params(**change)
     for request in (lambda: model.partial_fit(X, Y), lambda: model.predict(X)):
-        with pytest.raises(ShapeError, match="Call fit"):
+        with raises(ShapeError, argument="feature_map", remedy="Call fit"):
             request()
     model.fit(X, Y).predict(X)
 
 
 @pytest.mark.parametrize("wrong", ["x", 3, lambda rows: rows[:, :0], lambda rows: rows[0]])
 def test_invalid_feature_maps_are_refused(wrong: Any) -> None:
-    with pytest.raises(OnepassError, match="feature_map"):
+    with raises(OnepassError, argument="feature_map"):
         op.ORFitRegressor(2, feature_map=wrong).fit(X, Y)
 
 
@@ -157,7 +158,7 @@ def test_parameters_of_the_state_do_not_change_predictions_until_fit(
     model.set_params(**given.change)
     if given.refused:
         for request in (lambda: model.partial_fit(rows, targets), lambda: model.predict(rows)):
-            with pytest.raises(ParameterError, match="Call fit to start again"):
+            with raises(ParameterError, remedy="Call fit to start again"):
                 request()
     else:
         np.testing.assert_array_equal(model.predict(rows), twin.predict(rows))
@@ -173,5 +174,5 @@ def test_parameters_of_the_state_do_not_change_predictions_until_fit(
 
 @pytest.mark.parametrize("ridge", [[[1.0, 2.0], [3.0]], "x", [1.0, 2.0], None, np.eye(3)])
 def test_invalid_ridges_are_refused(ridge: Any) -> None:
-    with pytest.raises(OnepassError, match="ridge"):
+    with raises(OnepassError, argument="ridge"):
         op.RLSRegressor(ridge).fit(X, Y)

@@ -15,6 +15,7 @@ from onepass.errors import ParameterError
 from onepass.forgetting import Exponential
 from onepass.memory.least_squares import triangle
 from oracles import ridge_qr, rls_row_by_row
+from raising import raises
 from sampling import sample
 
 Floats = NDArray[np.float64]
@@ -299,7 +300,7 @@ def test_semidefinite_ridge_matrix_equals_batch() -> None:
     "ridge", [-1.0, np.diag([1.0, -1.0]), np.array([[1.0, 2.0], [0.0, 1.0]]), np.eye(3)]
 )
 def test_invalid_ridge_is_refused(ridge: Any) -> None:
-    with pytest.raises(ParameterError, match="ridge"):
+    with raises(ParameterError, argument="ridge"):
         RLSRegressor(ridge=ridge).fit(np.eye(2), [1.0, 2.0])
 
 

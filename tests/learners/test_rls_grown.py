@@ -1,5 +1,6 @@
 """Columns that appear while past rows fade: as if they had been zero from the first row."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import onepass as op
 from onepass import native
+from sampling import sample
 
 RULES = {
     "none": 1.0,
@@ -18,11 +20,13 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-@pytest.mark.parametrize("at", [1, 2, 30, 700])
-@pytest.mark.parametrize("ridge", [0.0, 1e-6, 1.0])
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("intercept", [True, False])
+CHOICES = [(True, False), (1, 2, 30, 700), (0.0, 1e-6, 1.0), RULES, (True, False)]
+
+
+@pytest.mark.parametrize(
+    ("compiled", "at", "ridge", "rule", "intercept"),
+    sample(list(product(*CHOICES)), 72, "columns that appear"),
+)
 def test_a_column_that_appears_equals_one_that_was_zero(
     monkeypatch: pytest.MonkeyPatch,
     rule: str,

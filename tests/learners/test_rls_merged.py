@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 import onepass as op
 from onepass.errors import MergeError
 from oracles import ridge_qr
+from raising import raises
 from sampling import sample
 
 Floats = NDArray[Any]
@@ -310,11 +311,11 @@ def test_merge_of_incompatible_learners_is_refused(name: str) -> None:
 def test_merge_without_names_needs_equal_feature_counts() -> None:
     rng = np.random.default_rng(8)
     a, b = (op.RLSRegressor().fit(rng.normal(size=(9, d)), rng.normal(size=9)) for d in (2, 3))
-    with pytest.raises(MergeError, match="2 features"):
+    with raises(MergeError, got="3", remedy="call grow"):
         a.merge(b)
     assert a.grow(3).merge(b).rows_seen_ == 18
     c = op.RLSRegressor().fit(rng.normal(size=(9, 3)), rng.normal(size=(9, 2)))
-    with pytest.raises(MergeError, match=r"\(n, 2\)"):
+    with raises(MergeError, got="(n, 2)"):
         a.merge(c)
 
 
@@ -331,7 +332,7 @@ def test_merge_with_ridge_matrix_refuses_new_features() -> None:
     for learner, names in ((a, "ab"), (b, "bc")):
         for x in rng.normal(size=(5, 2)):
             learner.learn_one(dict(zip(names, x, strict=True)), x.sum())
-    with pytest.raises(MergeError, match="a matrix for 2 of now 3 features"):
+    with raises(MergeError, argument="ridge", got="a matrix for 2 of now 3 features"):
         a.merge(b)
 
 
@@ -426,7 +427,7 @@ def test_concurrent_merge_of_windows_of_rows_is_refused() -> None:
         stream.learned(op.RLSRegressor(forgetting=window), rows)
         for rows in (slice(0, 30), slice(30, 60))
     )
-    with pytest.raises(MergeError, match="`concurrent` must be False"):
+    with raises(MergeError, argument="concurrent"):
         early.merge(late, concurrent=True)
 
 

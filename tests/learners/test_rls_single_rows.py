@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import onepass as op
+from onepass.errors import OnepassError
 from onepass.memory.least_squares import Parts, experts, triangle
+from raising import raises
 
 WIDE = 61  # features: several panels, the last of which is not full
 RULES = [1.0, 0.97, op.forgetting.Exponential(0.99), op.forgetting.Bounded(0.9), "auto"]
@@ -169,9 +171,9 @@ def test_invalid_row_leaves_learner_unchanged() -> None:
         if i % 7 == 5:
             one.predict_one(x)
             for bad in (np.full(WIDE, np.nan), x[:-1]):
-                with pytest.raises(ValueError, match=r"."):
+                with raises(OnepassError):
                     one.learn_one(bad, t)
-            with pytest.raises(ValueError, match=r"."):
+            with raises(OnepassError):
                 one.learn_one(x, np.inf)
         one.learn_one(x, t)
     assert_equal_learners(one, many)
@@ -203,11 +205,11 @@ def test_predictions_between_small_blocks_equal_refitted_learner() -> None:
         one.partial_fit(X[i : i + 10], y[i : i + 10])
         fresh = op.RLSRegressor(ridge=0.5).partial_fit(X[: i + 10], y[: i + 10])
         assert_close(one.predict(X[:7]), fresh.predict(X[:7]))
-        with pytest.raises(ValueError, match=r"."):
+        with raises(OnepassError):
             one.partial_fit(np.full((3, WIDE), np.nan), y[:3])
-        with pytest.raises(ValueError, match=r"."):
+        with raises(OnepassError):
             one.partial_fit(X[:3, 1:], y[:3])
-        with pytest.raises(ValueError, match=r"."):
+        with raises(OnepassError):
             one.predict(X[:3, 1:])
     assert_equal_learners(one, fresh)
 

@@ -12,6 +12,7 @@ from sklearn.linear_model import SGDRegressor as SklearnRegressor
 
 from onepass.errors import NotFiniteError, NotFittedError, NumericalError, ParameterError
 from onepass.learners.sgd import SGDClassifier, SGDRegressor
+from raising import raises
 
 few_examples = settings(max_examples=20, deadline=None, derandomize=True)
 
@@ -308,7 +309,9 @@ def test_predictions_and_refusals_leave_learner_unchanged() -> None:
 def test_diverging_weights_are_refused() -> None:
     X, y, _ = random_rows(2000)
     model = SGDRegressor(step="constant", step_size=1.0)
-    with pytest.raises(NumericalError, match=r"Lower `step_size`, or scale .*features\.Scale"):
+    with raises(
+        NumericalError, remedy="Lower `step_size`, or scale the features with op.features.Scale"
+    ):
         model.partial_fit(1e3 * X, y)
     assert not hasattr(model, "weights_")
 
@@ -405,7 +408,7 @@ def test_step_size_set_later_acts_from_next_row() -> None:
 def test_coefficients_of_unfitted_learner_are_refused() -> None:
     for model in (SGDRegressor(), SGDClassifier()):
         assert not hasattr(model, "coef_")
-        with pytest.raises(NotFittedError, match=r"this SGD.* is not fitted yet"):
+        with raises(NotFittedError, remedy="Call fit"):
             _ = model.intercept_
 
 

@@ -14,7 +14,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import onepass as op
 from onepass import native
-from onepass.errors import NumericalError, OnepassError
+from onepass.errors import NotFittedError, NumericalError, OnepassError
+from raising import raises
 
 needs_loops = pytest.mark.skipif(native.loops is None, reason="needs the compiled loops")
 
@@ -211,7 +212,7 @@ def test_invalid_parameter_set_later_is_refused_at_next_row() -> None:
     predict_then_learn_rows(model, X[:50], y[:50].tolist())
     before = model.coef_
     model.step_size = -1.0
-    with pytest.raises(OnepassError, match="step_size"):
+    with raises(OnepassError, argument="step_size"):
         model.learn_one(X[50], float(y[50]))
     assert_array_equal(model.coef_, before)
 
@@ -304,7 +305,7 @@ def test_diverging_rows_are_refused_as_in_blocks() -> None:
     X, y = stream()
     X, y = np.tile(X, (20, 1)), np.tile(y, 20)
     model, many = (op.SGDRegressor(step="constant", step_size=10.0) for _ in range(2))
-    with pytest.raises(NumericalError, match="step_size"):
+    with raises(NumericalError, remedy="step_size"):
         deque(map(model.learn_one, X, y.tolist()), maxlen=0)
     n = model.rows_seen_
     assert 0 < n < len(X)
@@ -313,5 +314,5 @@ def test_diverging_rows_are_refused_as_in_blocks() -> None:
 
 def test_coefficients_of_unfitted_learner_are_refused() -> None:
     for model in (op.SGDRegressor(), op.SGDClassifier(), op.Perceptron()):
-        with pytest.raises(OnepassError, match="not fitted yet"):
+        with raises(NotFittedError):
             _ = model.coef_

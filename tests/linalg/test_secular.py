@@ -1,5 +1,6 @@
 """SVD of a diagonal matrix with additional columns against dense SVD."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from onepass import linalg, native
+from sampling import sample
 
 Floats = NDArray[Any]
 SPECTRA = {
@@ -35,8 +37,10 @@ def check_bordered_svd(d: Floats, Z: Floats) -> None:
     np.testing.assert_allclose((U * (sigma / size) ** 2) @ U.T, M @ M.T, atol=1e-14 * n)
 
 
-@pytest.mark.parametrize("n", [1, 2, 11, 23, 24, 25, 60, 101])
-@pytest.mark.parametrize("spectrum", SPECTRA)
+@pytest.mark.parametrize(
+    ("spectrum", "n"),
+    sample(list(product(SPECTRA, [1, 2, 11, 23, 24, 25, 60, 101])), 24, "bordered SVD"),
+)
 def test_bordered_svd_of_one_column_equals_dense_svd(spectrum: str, n: int) -> None:
     rng = np.random.default_rng(n)
     d = np.sort(SPECTRA[spectrum](rng, n))[::-1].copy()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from onepass.errors import ParameterError
 from onepass.memory import LastDirections, Principal, Random
 from onepass.memory.blocks import Blocks
+from raising import raises
 
 Floats = NDArray[Any]
 P, M = 24, 3
@@ -118,7 +119,7 @@ def test_memory_by_parts_equals_block_diagonal_p(name: str, c: int, library: str
 
 def test_memories_without_noise_refuse_noise_by_parts() -> None:
     for specification, _ in KINDS.values():
-        with pytest.raises(ParameterError, match="`noise` must be 0 with a memory of projected"):
+        with raises(ParameterError, argument="noise"):
             Blocks.start(specification, PLACES, 0.5, 1, np.float64)
 
 
@@ -139,5 +140,5 @@ def test_networks_by_layer_fit_new_rows_exactly(name: str) -> None:
         net.learn(x[None], before + y)  # a change so small that the module is as good as linear
         np.testing.assert_allclose(net.outputs(x[None]) - before, y[None], atol=5e-5)
     assert net.memory_.rank == 2 * M
-    with pytest.raises(ParameterError, match="`noise` must be 0 with a memory of projected"):
+    with raises(ParameterError, argument="noise"):
         ORFit(module, memory=KINDS[name][0], noise=0.1, by_layer=True)

@@ -1,6 +1,7 @@
 """The compiled core of least squares against the same algorithm in NumPy, row by row."""
 
 from collections.abc import Callable
+from itertools import product
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from onepass.memory.vector import (
     numbers,
 )
 from onepass.types import Floats
+from sampling import sample
 
 pytestmark = pytest.mark.skipif(native.loops is None, reason="without compiled loops")
 
@@ -223,9 +225,9 @@ WINDOWS = {
 }
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("free", [True, False])
-@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize(
+    ("name", "free", "seed"), sample(list(product(WINDOWS, [True, False], SEEDS)), 16, "windows")
+)
 def test_windows(name: str, seed: int, *, free: bool) -> None:
     fading, ridge, prior, started = WINDOWS[name]
     rng = np.random.default_rng([seed, free, *name.encode()])

@@ -11,6 +11,7 @@ from onepass import ORFitClassifier, ORFitRegressor
 from onepass.errors import ParameterError
 from onepass.linalg.update import Step
 from onepass.memory import Basis, LastDirections, Principal, Random, SquareRoot
+from raising import raises
 
 Floats = NDArray[Any]
 
@@ -155,12 +156,12 @@ def test_bytes_do_not_grow_with_rows() -> None:
 
 @pytest.mark.parametrize("m", [0, -1, 2.5, True, "3"])
 def test_invalid_m_is_refused(m: Any) -> None:
-    with pytest.raises(ParameterError, match="`m` must be a whole number >= 1"):
+    with raises(ParameterError, argument="m"):
         Principal(m)
 
 
 def test_unknown_kind_of_direction_is_refused() -> None:
-    with pytest.raises(ParameterError, match="`of` must be"):
+    with raises(ParameterError, argument="of"):
         Principal(3, of="raws")  # type: ignore[arg-type]
 
 
@@ -178,7 +179,9 @@ def test_learners_refuse_noise_with_memories_without_noise(kind: Any, retained: 
     X, y = np.eye(4), np.array([0, 1, 0, 1])
     model = kind(memory=retained, noise=0.5)
     before = dict(vars(model))
-    with pytest.raises(ParameterError, match="`noise` must be 0 with a memory of projected dir"):
+    with raises(
+        ParameterError, argument="noise", remedy="Use op.memory.Principal(m), which stores"
+    ):
         model.partial_fit(X, y)
     assert vars(model) == before
     model.set_params(noise=0.0).partial_fit(X, y)

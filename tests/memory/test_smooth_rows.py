@@ -1,11 +1,13 @@
 """Ridge 0 on smooth trajectories, whose first rows are dependent up to rounding."""
 
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pytest
 
 import onepass as op
+from sampling import sample
 
 _ROWS = 1500
 
@@ -25,10 +27,14 @@ def _ramps(rng: np.random.Generator, d: int) -> np.ndarray:
     return np.maximum(t - np.linspace(0.0, 13.0, d), 0.0) * rng.uniform(0.1, 10.0, d)
 
 
-@pytest.mark.parametrize("rows", [_sines, _from_rest, _ramps])
-@pytest.mark.parametrize("dependent", [0, 1])
-@pytest.mark.parametrize("forgetting", [1.0, 0.999])
-@pytest.mark.parametrize("block", [1, 97, _ROWS])
+@pytest.mark.parametrize(
+    ("rows", "dependent", "forgetting", "block"),
+    sample(
+        list(product([_sines, _from_rest, _ramps], [0, 1], [1.0, 0.999], [1, 97, _ROWS])),
+        18,
+        "smooth rows",
+    ),
+)
 def test_smooth_rows_give_least_squares(
     rows: Callable[[np.random.Generator, int], np.ndarray],
     dependent: int,

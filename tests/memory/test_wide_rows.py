@@ -7,11 +7,14 @@ import onepass as op
 
 
 def _by_qr(X: np.ndarray, y: np.ndarray, ridge: float, factor: float) -> np.ndarray:
-    """Coefficients of R ← qr([√λ R; x]), one row after the other."""
+    """Coefficients of R ← qr([√λⁿ R; √λⁿ⁻¹ x₁; …; xₙ]), 25 rows after the other."""
     d = X.shape[1]
     R = np.sqrt(ridge) * np.eye(d, d + 1)
-    for x, target in zip(X, y, strict=True):
-        R = np.linalg.qr(np.vstack((np.sqrt(factor) * R, np.append(x, target))), mode="r")[:d]
+    for i in range(0, len(X), 25):
+        rows = np.column_stack((X[i : i + 25], y[i : i + 25]))
+        root = np.sqrt(factor ** np.arange(len(rows) + 1)[::-1])
+        stacked = np.vstack((root[0] * R, root[1:, None] * rows))
+        R = np.linalg.qr(stacked, mode="r")[:d]
     return np.linalg.solve(R[:, :d], R[:, d])
 
 

@@ -18,6 +18,7 @@ from onepass.errors import (
 )
 from onepass.nn.losses import LOSSES
 from onepass_experiments import baselines
+from raising import raises
 
 N = 60
 
@@ -97,21 +98,27 @@ def test_huber_loss_bounds_the_effect_of_an_outlier() -> None:
 
 
 @pytest.mark.parametrize(
-    ("loss", "match"),
+    ("loss", "fields"),
     [
-        (nn.L1Loss(), "twice differentiable"),
-        (lambda f, y: -(f - y).square().sum(), "convex"),
-        (lambda f, y: f @ y, "must be a differentiable function"),
-        (lambda f, y: (f - y).detach().numpy().sum(), "must be a differentiable function"),
+        (nn.L1Loss(), {"argument": "loss", "remedy": "Use a smooth convex"}),
+        (
+            lambda f, y: -(f - y).square().sum(),
+            {"argument": "loss", "remedy": "Use a smooth convex"},
+        ),
+        (lambda f, y: f @ y, {"argument": "loss", "remedy": "Pass a module such"}),
+        (
+            lambda f, y: (f - y).detach().numpy().sum(),
+            {"argument": "loss", "remedy": "Pass a module such"},
+        ),
     ],
 )
-def test_unsuitable_losses_are_refused(loss: Any, match: str) -> None:
+def test_unsuitable_losses_are_refused(loss: Any, fields: dict[str, Any]) -> None:
     module = net(2)
     before = [p.clone() for p in module.parameters()]
-    with pytest.raises(ParameterError, match=match):
+    with raises(ParameterError, **fields):
         op.nn.EKF(module, loss=loss).learn(*rows(2))
     assert all(bool((a == b).all()) for a, b in zip(before, module.parameters(), strict=True))
-    with pytest.raises(ParameterError, match="`noise` must be above 0"):
+    with raises(ParameterError, argument="noise"):
         op.nn.ORFit(net(), loss=nn.HuberLoss())
 
 
@@ -140,10 +147,10 @@ def test_loaders_and_datasets_are_learned_in_one_pass() -> None:
 
 def test_other_batches_and_missing_targets_are_refused() -> None:
     X, y = rows()
-    with pytest.raises(TypeMismatchError, match=r"must be a pair \(x, y\)"):
+    with raises(TypeMismatchError, remedy="Let the Dataset return"):
         op.nn.EKF(net()).learn(DataLoader(TensorDataset(X, X, y)))
     for given in ((X,), (TensorDataset(X, y), y)):
-        with pytest.raises(TypeMismatchError, match="omitted for a DataLoader"):
+        with raises(TypeMismatchError, argument="y"):
             op.nn.EKF(net()).learn(*given)
 
 

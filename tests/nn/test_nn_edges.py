@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from raising import raises
+
 torch = pytest.importorskip("torch")
 
 import onepass as op  # noqa: E402
@@ -172,7 +174,7 @@ def test_drift_accepts_raw_module_outputs() -> None:
     X, y = stream(4)
     net = op.nn.ORFit(unbiased(3, 1), 2).learn(X, y)
     assert net.drift(X, net.module(X)) == 0.0
-    with pytest.raises(ShapeError, match=r"got shape \(\)"):
+    with raises(ShapeError, argument="predictions", got="shape ()"):
         net.drift(X[:1], 1.0)
 
 
@@ -187,7 +189,7 @@ def test_threads_inherit_overflow_handling() -> None:
 @pytest.mark.parametrize("name", ["EKF", "NTKRLS", "LoFi", "OneStepSGD"])
 def test_refused_merge_ignores_validation_rows(name: str) -> None:
     one, two = (getattr(op.nn, name)(torch.nn.Linear(2, 1)) for _ in range(2))
-    with pytest.raises(MergeError, match="ORFit"):
+    with raises(MergeError, remedy="ORFit"):
         one.merge(two, rows=(torch.ones(1, 2), torch.ones(1)))
 
 

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from raising import raises
+
 torch = pytest.importorskip("torch")
 
 from kalman_dense import Dense, along, mlp, stream  # noqa: E402
@@ -150,7 +152,7 @@ def test_classification_in_one_pass(loss: Any) -> None:
     X = rng.normal(size=(120, 3)) + 3.0 * np.eye(3)[y]
     net = op.nn.EKF(mlp(c=3), noise=1.0, loss=loss).learn(X[:70], y[:70])
     assert (net.predict(X[70:]).numpy() == y[70:]).mean() > 0.85
-    with pytest.raises(ParameterError, match="`return_std` must be False for classes"):
+    with raises(ParameterError, argument="return_std", remedy="A class has no"):
         net.predict(X, return_std=True)
 
 
@@ -227,18 +229,18 @@ def test_prior_predictions_before_learning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "fields"),
     [
-        ({"noise": -1.0}, "`noise` must be a number in"),
-        ({"prior": 0.0}, "`prior` must be a number in"),
-        ({"process_noise": -1e-9}, "`process_noise` must be a number in"),
-        ({"decay": 1.5}, "`decay` must be a number in"),
-        ({"decay": 0.0}, "`decay` must be above 0"),
-        ({"noise": 0.0, "loss": "cross_entropy"}, "`noise` must be above 0"),
+        ({"noise": -1.0}, {"argument": "noise"}),
+        ({"prior": 0.0}, {"argument": "prior"}),
+        ({"process_noise": -1e-9}, {"argument": "process_noise"}),
+        ({"decay": 1.5}, {"argument": "decay", "remedy": "Choose another `decay`"}),
+        ({"decay": 0.0}, {"argument": "decay"}),
+        ({"noise": 0.0, "loss": "cross_entropy"}, {"argument": "noise"}),
     ],
 )
-def test_invalid_arguments(arguments: Any, message: str) -> None:
-    with pytest.raises(ParameterError, match=f"EKF: {message}"):
+def test_invalid_arguments(arguments: Any, fields: dict[str, Any]) -> None:
+    with raises(ParameterError, where="EKF", **fields):
         op.nn.EKF(mlp(), **arguments)
 
 
@@ -281,6 +283,6 @@ def test_merge_error_names_orfit_with_noise() -> None:
     one, two = (op.nn.ORFit(deepcopy(ekf.module), None, 0.6 / 2.0) for _ in parts)
     one.learn(X[parts[0]], Y[parts[0]])
     two.learn(X[parts[1]], Y[parts[1]])
-    with pytest.raises(MergeError, match="is the same filter and can be merged"):
+    with raises(MergeError, remedy="is the same filter and can be merged"):
         ekf.learn(X, Y).merge(two)
     np.testing.assert_allclose(weights(one.merge(two)), weights(ekf), atol=1e-12)

@@ -17,6 +17,7 @@ import onepass as op
 from onepass.errors import ColumnError, ParameterError, ShapeError, TypeMismatchError
 from onepass.validation.table import Table
 from onepass_experiments import baselines
+from raising import raises
 from sampling import sample
 
 torch = pytest.importorskip("torch")
@@ -181,7 +182,7 @@ def test_column_names_are_saved_copied_and_compared(tmp_path: Path) -> None:
     fresh = copy.deepcopy(twin)
     fresh.merge(learner)
     assert torch.equal(fresh.predict(turned), fresh.predict(frame))
-    with pytest.raises(op.errors.MergeError, match="columns"):
+    with raises(op.errors.MergeError, remedy="Pass the columns in"):
         twin.learn(turned, V[:, 0]).merge(learner)
 
 
@@ -310,9 +311,8 @@ def test_dict_inputs_and_logits(name: str) -> None:
 @pytest.mark.parametrize("name", CLASSES)
 def test_unknown_forward_arguments(name: str) -> None:
     model = CLASSES[name](Model())
-    words = r"must contain the arguments of the module's forward.* keyword arguments as a dict"
     x = {"input_ids": V, "mask": MASK}
-    with pytest.raises(TypeMismatchError, match=words):
+    with raises(TypeMismatchError, argument="x", remedy="keyword arguments as a dict"):
         _ = model.learn(x, LABELS).after_task()  # some hold rows until then
 
 
@@ -338,7 +338,9 @@ def test_single_row_without_running_statistics() -> None:
     module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, track_running_stats=False)).double()
     model = baselines.SGD(module, step_size=0.01, loss="squared")
     before = copy.deepcopy(module.state_dict())
-    with pytest.raises(ShapeError, match="more than 1 value per channel"):
+    with raises(
+        ShapeError, got="float64 (1, 3), and it raised: Expected more than 1 value per channel"
+    ):
         model.learn(V[:1] * 1.0, np.zeros((1, 4)))
     assert all(torch.equal(each, before[key]) for key, each in module.state_dict().items())
 
@@ -382,7 +384,7 @@ def test_predict_does_not_change_embedding(kind: str, freeze: bool) -> None:  # 
     with pytest.raises(ParameterError, match=r"must not change the module, but .*'words"):
         op.nn.ORFit(module).predict(V)
     if kind in {"layer", "bag"}:
-        with pytest.raises(ParameterError, match="set max_norm = None"):
+        with raises(ParameterError, remedy="set max_norm = None"):
             baselines.SGD(module, step_size=0.01, loss="squared")
     assert torch.equal(module.words.weight, before)
 

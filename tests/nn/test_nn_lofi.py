@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from raising import raises
+
 torch = pytest.importorskip("torch")
 
 from kalman_dense import DenseLoFi, along, mlp, stream  # noqa: E402
@@ -139,16 +141,16 @@ def test_zero_gradients_repeated_rows_and_nan_loss() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "fields"),
     [
-        ({"memory": 0}, "`memory` must be a whole number"),
-        ({"memory": None}, "`memory` must be a whole number"),
-        ({"noise": 0.0}, "`noise` must be above 0"),
-        ({"noise": -1.0}, "`noise` must be a number in"),
-        ({"prior": float("inf")}, "`prior` must be a number in"),
-        ({"decay": 0.0}, "`decay` must be above 0"),
+        ({"memory": 0}, {"argument": "memory"}),
+        ({"memory": None}, {"argument": "memory"}),
+        ({"noise": 0.0}, {"argument": "noise"}),
+        ({"noise": -1.0}, {"argument": "noise", "remedy": "Choose another `noise`"}),
+        ({"prior": float("inf")}, {"argument": "prior"}),
+        ({"decay": 0.0}, {"argument": "decay"}),
     ],
 )
-def test_invalid_arguments(arguments: Any, message: str) -> None:
-    with pytest.raises(ParameterError, match=f"LoFi: {message}"):
+def test_invalid_arguments(arguments: Any, fields: dict[str, Any]) -> None:
+    with raises(ParameterError, where="LoFi", **fields):
         op.nn.LoFi(mlp(), **arguments)

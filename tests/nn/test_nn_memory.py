@@ -9,6 +9,7 @@ import pytest
 
 import onepass as op
 from onepass.errors import ParameterError
+from raising import raises
 from sampling import sample
 
 torch = pytest.importorskip("torch")
@@ -110,14 +111,20 @@ def test_memory_dtype_is_near(dtype: Any, noise: float) -> None:
 
 
 def test_invalid_memory_options() -> None:
-    for arguments, words in (
-        ({"memory_dtype": "int8"}, "`memory_dtype` must be"),
-        ({"memory_dtype": 3}, "`memory_dtype` must be"),
-        ({"memory_device": "nowhere"}, "`memory_device` must be"),
-        ({"memory": None, "noise": 1.0, "by_layer": True}, "`memory` must have a limit"),
-        ({"memory": None, "noise": 1.0, "memory_dtype": "bfloat16"}, "`memory` must have a limit"),
+    for arguments, fields in (
+        ({"memory_dtype": "int8"}, {"argument": "memory_dtype"}),
+        ({"memory_dtype": 3}, {"argument": "memory_dtype"}),
+        ({"memory_device": "nowhere"}, {"argument": "memory_device"}),
+        (
+            {"memory": None, "noise": 1.0, "by_layer": True},
+            {"argument": "memory", "remedy": "Use op.memory.Principal(m), or noise=0"},
+        ),
+        (
+            {"memory": None, "noise": 1.0, "memory_dtype": "bfloat16"},
+            {"argument": "memory", "remedy": "Use op.memory.Principal(m), or noise=0"},
+        ),
     ):
-        with pytest.raises(ParameterError, match=words):
+        with raises(ParameterError, **fields):
             op.nn.ORFit(linear(), **arguments)
 
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from raising import raises
+
 torch = pytest.importorskip("torch")
 
 import onepass as op  # noqa: E402
@@ -34,35 +36,35 @@ def net(request: Any) -> Any:
 
 
 def test_cross_entropy_error_suggests_noise() -> None:
-    with pytest.raises(ParameterError, match=r"try noise=0\.1, 1\.0 and 10\.0"):
+    with raises(ParameterError, argument="noise", remedy="try noise=0.1, 1.0 and 10.0"):
         op.nn.ORFit(mlp(c=3), loss="cross_entropy")
 
 
 @pytest.mark.parametrize("memory", [0, -1, True, 2.5, "10"])
 def test_invalid_memory_error_names_public_class(memory: Any) -> None:
-    message = r"`memory` must be a whole number >= 1, None, .*op\.memory\.NoMemory\(\) to"
+    fields: dict[str, Any] = {"argument": "memory", "remedy": "op.memory.NoMemory() to retain none"}
     for cls in (op.nn.ORFit, op.nn.OGD):
-        with pytest.raises(ParameterError, match=f"{cls.__name__}: {message}"):
+        with raises(ParameterError, where=cls.__name__, **fields):
             cls(mlp(), memory=memory)
     module = mlp()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
-    with pytest.raises(ParameterError, match=f"OrthogonalGradient: {message}"):
+    with raises(ParameterError, where="OrthogonalGradient", **fields):
         op.nn.optim.OrthogonalGradient(optimizer, module, memory=memory)
-    with pytest.raises(ParameterError, match=rf"ORFitRegressor\.\w+: {message}"):
+    with raises(ParameterError, where="ORFitRegressor.partial_fit", **fields):
         op.ORFitRegressor(memory=memory).partial_fit(X.numpy(), Y.numpy())
     assert op.nn.ORFit(module, memory=op.memory.NoMemory()).learn(X, Y).memory_.rank == 0
 
 
 def test_single_column_without_axis(net: Any) -> None:
     cls = type(net)
-    message = r"got float32 \(40,\), .*for one column, X\[:, None\]"
+    fields: dict[str, Any] = {"got": "float32 (40,)", "remedy": "for one column, X[:, None]"}
     for fresh in (True, False):
         column = cls(mlp(1))
         if not fresh:
             column.learn(X[:, :1], Y)
-        with pytest.raises(ShapeError, match=rf"{cls.__name__}\.learn: .*{message}"):
+        with raises(ShapeError, where=f"{cls.__name__}.learn", **fields):
             column.learn(X[:, 0], Y)
-        with pytest.raises(ShapeError, match=rf"{cls.__name__}\.predict: .*{message}"):
+        with raises(ShapeError, where=f"{cls.__name__}.predict", **fields):
             column.predict(X[:, 0])
         assert column.rows_seen_ == (0 if fresh else 40)
 
@@ -77,15 +79,15 @@ def test_width_error_names_call_and_shape(net: Any) -> None:
             "outputs": lambda fresh=fresh: fresh.outputs(wide),
             "drift": lambda fresh=fresh: fresh.drift(wide, Y),
         }.items():
-            with pytest.raises(ShapeError, match=rf"{name}\.{verb}: .*got float32 \(40, 5\)"):
+            with raises(ShapeError, where=f"{name}.{verb}", got="float32 (40, 5)"):
                 call()
 
 
 def test_row_without_axis_error(net: Any) -> None:
     for y in (Y[0:1], Y[0]):
-        with pytest.raises(ShapeError, match=r"learn: the module .*pass X\[0:1\] instead of X"):
+        with raises(ShapeError, where="learn", remedy="pass X[0:1] instead of X"):
             net.learn(X[0], y)
-    with pytest.raises(ShapeError, match=r"`y` must contain one target for each of 5 rows, got 4"):
+    with raises(ShapeError, argument="y", got="4"):
         net.learn(X[:5], Y[:4])
     assert net.rows_seen_ == 8
 
@@ -118,17 +120,27 @@ def test_after_task_error_names_batch(kind: str) -> None:
     optimizer.after_task((x, y))
     x[26] = torch.nan
     batches = list(zip(x.split(10), y.split(10), strict=True))
-    with pytest.raises(NotFiniteError, match=r"after_task, batch 2 of `loader`: .*nan in row 6"):
+    with raises(
+        NotFiniteError, where="after_task, batch 2 of `loader`", argument="x", row=6, got="nan"
+    ):
         optimizer.after_task(batches)
-    with pytest.raises(NotFiniteError, match=r"after_task: .*nan in row 26"):
+    with raises(NotFiniteError, where="after_task", argument="x", row=26, got="nan"):
         optimizer.after_task((x, y))
-    with pytest.raises(ShapeError, match=r"after_task: .*got float32 \(12, 5\)"):
+    with raises(ShapeError, where="after_task", got="float32 (12, 5)"):
         optimizer.after_task((torch.randn(12, 5), y[:12]))
     if kind == "OrthogonalGradient":  # GPM ignores y
-        with pytest.raises(ShapeError, match=r"batch 1 of `loader`: `y` .*each of 10 rows, got 9"):
+        with raises(
+            ShapeError,
+            where="OrthogonalGradient.after_task, batch 1 of `loader`",
+            argument="y",
+            got="9",
+        ):
             optimizer.after_task([batches[0], (X[:10], y[:9])])
-        with pytest.raises(
-            LabelError, match=r"batch 1 of `loader`: .*classes from 0 to 2, .*got 3"
+        with raises(
+            LabelError,
+            where="OrthogonalGradient.after_task, batch 1 of `loader`",
+            argument="y",
+            got="3",
         ):
             optimizer.after_task([batches[0], (X[:10], y[:10] + 1)])
     assert optimizer.tasks_ == 1
@@ -136,13 +148,12 @@ def test_after_task_error_names_batch(kind: str) -> None:
 
 def test_ogd_merge_error_names_orfit() -> None:
     one, two = (op.nn.OGD(mlp(), memory=30).learn(X, Y) for _ in range(2))
-    with pytest.raises(MergeError, match=r"which only that of op\.nn\.ORFit is, got OGD"):
+    with raises(MergeError, got="OGD", remedy="op.nn.ORFit"):
         one.merge(two)
 
 
 def test_network_in_pipeline_is_refused() -> None:
-    refused = r"got Scale, ORFit: networks cannot be steps of a Pipeline"
-    with pytest.raises(TypeMismatchError, match=refused):
+    with raises(TypeMismatchError, got="Scale, ORFit: networks cannot be steps of a Pipeline"):
         op.Pipeline(op.features.Scale(), op.nn.ORFit(mlp()))
 
 

@@ -3,6 +3,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from raising import raises
+
 torch = pytest.importorskip("torch")
 
 from kalman_dense import Dense, along, mlp, stream  # noqa: E402
@@ -91,13 +93,13 @@ def test_float32_is_near_float64() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "fields"),
     [
-        ({"ridge": 0.0}, "`ridge` must be a number in"),
-        ({"forgetting": 1.1}, "`forgetting` must be a number in"),
-        ({"forgetting": 0.0, "loss": "cross_entropy"}, "`forgetting` must be above 0"),
+        ({"ridge": 0.0}, {"argument": "ridge"}),
+        ({"forgetting": 1.1}, {"argument": "forgetting", "remedy": "Choose another `forgetting`"}),
+        ({"forgetting": 0.0, "loss": "cross_entropy"}, {"argument": "forgetting"}),
     ],
 )
-def test_invalid_arguments(arguments: Any, message: str) -> None:
-    with pytest.raises(ParameterError, match=f"NTKRLS: {message}"):
+def test_invalid_arguments(arguments: Any, fields: dict[str, Any]) -> None:
+    with raises(ParameterError, where="NTKRLS", **fields):
         op.nn.NTKRLS(mlp(), **arguments)

@@ -16,10 +16,12 @@ from onepass.errors import (
     LabelError,
     MemoryFullWarning,
     NotFiniteError,
+    OnepassError,
     ParameterError,
     ShapeError,
     TypeMismatchError,
 )
+from raising import raises
 
 torch = pytest.importorskip("torch")
 optim = op.nn.optim
@@ -238,7 +240,7 @@ def test_added_groups_are_free_and_foreign_ones_refused() -> None:
     whole = torch.nn.Sequential(body, module["a"])
     optimizer = wrapped(whole)
     whole.append(torch.nn.Linear(3, 3))
-    with pytest.raises(ParameterError, match="not the module's"):
+    with raises(ParameterError, got="one of shape (3, 5) that is not the module's"):
         optimizer.add_param_group({"params": module["b"].parameters()})
     optimizer.add_param_group({"params": whole[2].parameters(), "lr": 0.5})
     assert len(optimizer.param_groups) == len(optimizer.optimizer.param_groups) == 2
@@ -285,24 +287,24 @@ def test_invalid_arguments() -> None:
     module, other = network(), network()
     sgd = OPTIMIZERS["SGD"](module.parameters())
     wrap = optim.OrthogonalGradient
-    with pytest.raises(TypeMismatchError, match="`optimizer`"):
+    with raises(TypeMismatchError, argument="optimizer"):
         wrap(module, sgd)
-    with pytest.raises(TypeMismatchError, match="`module`"):
+    with raises(TypeMismatchError, argument="module"):
         wrap(sgd, None)
-    with pytest.raises(ParameterError, match="not the module's"):
+    with raises(ParameterError, got="one of shape (7, 4) that is not the module's"):
         wrap(sgd, other)
-    with pytest.raises(ParameterError, match="LBFGS"):
+    with raises(ParameterError, argument="optimizer", got="LBFGS"):
         wrap(torch.optim.LBFGS(module.parameters()), module)
-    with pytest.raises(ParameterError, match="a projected optimizer"):
+    with raises(ParameterError, argument="optimizer", remedy="Wrap its `optimizer`"):
         wrap(wrap(sgd, module), module)
-    with pytest.raises(ParameterError, match="`projects`"):
+    with raises(ParameterError, argument="projects"):
         wrap(sgd, module, projects="head")
-    with pytest.raises(ParameterError, match="which selects no parameter"):
+    with raises(ParameterError, argument="projects", got="'2', which selects no parameter"):
         wrap(OPTIMIZERS["SGD"](module[0].parameters()), module, projects="2")
     for given in ({"gradients": "loss"}, {"per_task": 0}, {"seed": -1}, {"memory": "all"}):
-        with pytest.raises(ParameterError, match=f"`{next(iter(given))}`"):
+        with raises(ParameterError, argument=next(iter(given))):
             wrap(sgd, module, **given)
-    with pytest.raises(TypeMismatchError, match="state_dict"):
+    with raises(TypeMismatchError, remedy="state_dict"):
         copy.deepcopy(wrap(sgd, module))
 
 
@@ -312,20 +314,20 @@ def test_invalid_loaders_change_nothing(per_task: int | None) -> None:
     module = network()
     optimizer = wrapped(module, memory=4, per_task=per_task).after_task((X, y))
     saved = copy.deepcopy(optimizer.state_dict())
-    wrong: list[tuple[Any, type[Exception], str]] = [
-        ([], ParameterError, "got none"),
-        (X, TypeMismatchError, "DataLoader"),
-        (7, TypeMismatchError, "DataLoader"),
-        ([(X, y), (X, y + 7)], LabelError, "classes"),
-        ([(X, y), (X, y.double())], TypeMismatchError, "gradients='outputs'"),
-        ([(X, y), X], ShapeError, "x only"),
-        ([(X, X, y)], ShapeError, r"\(x1, x2\)"),
-        ([(X, y), (X * torch.nan, y)], NotFiniteError, "nan"),
-        ([(X[:, :2], y)], ShapeError, "after_task|module"),
-        (torch.utils.data.TensorDataset(X, y), ShapeError, "DataLoader"),
+    wrong: list[tuple[Any, type[OnepassError], str, str, str]] = [
+        ([], ParameterError, "loader", "none", ""),
+        (X, TypeMismatchError, "loader", "Tensor", "DataLoader"),
+        (7, TypeMismatchError, "loader", "int", "DataLoader"),
+        ([(X, y), (X, y + 7)], LabelError, "y", "9", ""),
+        ([(X, y), (X, y.double())], TypeMismatchError, "y", "torch.float64", "gradients='outputs'"),
+        ([(X, y), X], ShapeError, "loader", "x only", ""),
+        ([(X, X, y)], ShapeError, "loader", "3 parts", "(x1, x2)"),
+        ([(X, y), (X * torch.nan, y)], NotFiniteError, "x", "nan", ""),
+        ([(X[:, :2], y)], ShapeError, "", "float64 (6, 2)", ""),
+        (torch.utils.data.TensorDataset(X, y), ShapeError, "loader", "a single row", "DataLoader"),
     ]
-    for loader, error, match in wrong:
-        with pytest.raises(error, match=match):
+    for loader, error, argument, got, remedy in wrong:
+        with raises(error, argument=argument, got=got, remedy=remedy):
             optimizer.after_task(loader)
         assert optimizer.tasks_ == 1
         now, then = (each["onepass"]["memory"] for each in (optimizer.state_dict(), saved))
@@ -337,7 +339,7 @@ def test_invalid_loaders_change_nothing(per_task: int | None) -> None:
 
 def test_logit_for_one_output_is_refused() -> None:
     module = network(c=1)
-    with pytest.raises(ParameterError, match="'outputs'"):
+    with raises(ParameterError, argument="gradients"):
         wrapped(module).after_task(stream(3, c=1))
 
 
@@ -351,25 +353,25 @@ def test_foreign_states_change_nothing() -> None:
     module = network()
     optimizer = wrapped(module, "momentum").after_task(stream(3))
     train(optimizer, module, *stream(3))
-    with pytest.raises(CheckpointError, match="plain optimizer"):
+    with raises(CheckpointError, got="that of a plain optimizer"):
         optimizer.load_state_dict(optimizer.optimizer.state_dict())
     gpm = optim.GPM(OPTIMIZERS["SGD"](module.parameters()), module)
-    with pytest.raises(CheckpointError, match="that of GPM"):
+    with raises(CheckpointError, got="that of GPM"):
         optimizer.load_state_dict(gpm.state_dict())
     part = wrapped(module, projects="0")
-    with pytest.raises(CheckpointError, match="parameters"):
+    with raises(CheckpointError, got="another: the state must be for the parameters"):
         optimizer.load_state_dict(part.state_dict())
     wide = wrapped(network(hidden=9)).after_task(stream(3))
-    with pytest.raises(CheckpointError, match="weights"):
+    with raises(CheckpointError, got="another: the memory must be of 59 weights"):
         optimizer.load_state_dict(wide.state_dict())
     for key in ("memory", "names", "tasks"):
         damaged = optimizer.state_dict()
         del damaged["onepass"][key]
-        with pytest.raises(CheckpointError, match=key):
+        with raises(CheckpointError, got=f"another: {key!r}"):
             optimizer.load_state_dict(damaged)
     damaged = optimizer.state_dict()
     damaged["onepass"]["memory"]["tree"]["@"] = "System"
-    with pytest.raises(CheckpointError, match="System"):
+    with raises(CheckpointError, where=".load_state_dict", remedy="unexpected class 'System'"):
         optimizer.load_state_dict(damaged)
     assert optimizer.memory_.rank == 3
 

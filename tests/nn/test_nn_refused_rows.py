@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from raising import raises
+
 torch = pytest.importorskip("torch")
 
 import onepass as op  # noqa: E402
@@ -221,7 +223,7 @@ def test_nan_output_is_no_class() -> None:
     X = np.abs(stream(4)[0])
     net = op.nn.ORFit(Rooted(), loss="one_hot").learn(X, np.array([0, 1, 0, 1]))
     X[2, 0] = -1.0
-    with pytest.raises(NumericalError, match=r"ORFit\.predict: .* got nan in row 2\. Check"):
+    with raises(NumericalError, where="ORFit.predict", row=2, got="nan", remedy="Check"):
         net.predict(X)
     assert net.outputs(X).isnan().any(dim=1).tolist() == [False, False, True, False]
     assert op.nn.ORFit(Rooted()).predict(X).isnan().any(dim=1).tolist()[2]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import onepass as op
 from onepass.errors import MemoryFullWarning, ModuleError
+from raising import raises
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -151,7 +152,7 @@ def test_outputs_must_remain_those_of_the_layer() -> None:
     net.learn(X[:2], y[:2])
     before = net.network.weights()
     module.then = lambda z: 2.0 * torch.nn.functional.linear(z, torch.eye(3)) + module.head.bias
-    with pytest.raises(ModuleError, match=r"outputs of its last layer.*learns=\[\.\.\.\]"):
+    with raises(ModuleError, remedy="learns=[...]"):
         net.learn(X[2:], y[2:])
     assert torch.equal(net.network.weights(), before)
 

@@ -9,6 +9,7 @@ import pytest
 
 import onepass as op
 from onepass.errors import ShapeError
+from raising import raises
 
 torch = pytest.importorskip("torch")
 
@@ -67,6 +68,6 @@ def test_copy_has_its_own_lock(again: Any) -> None:
 
 def test_ragged_rows_are_refused() -> None:
     net = op.nn.OneStepSGD(network().eval())
-    with pytest.raises(ShapeError, match="rows of several lengths"):
+    with raises(ShapeError, argument="x", got="rows of several lengths"):
         net.learn([[1.0, 2.0], [3.0]], [1.0, 2.0])
     assert net.rows_seen_ == 0

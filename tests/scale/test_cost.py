@@ -10,6 +10,7 @@ import pytest
 import onepass as op
 from onepass.errors import ParameterError
 from onepass.scale import Machine, cost, federated
+from raising import raises
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "scale_cost.json"
 
@@ -66,7 +67,7 @@ def test_time_is_linear_in_the_constants() -> None:
     "settings", [{"rows": -1}, {"p": 0}, {"outputs": 0}, {"m": 0}, {"machines": 0}]
 )
 def test_numbers_out_of_range_are_refused(settings: dict[str, int]) -> None:
-    with pytest.raises(ParameterError, match=rf"scale\.cost: `{next(iter(settings))}`"):
+    with raises(ParameterError, where="scale.cost", argument=next(iter(settings))):
         cost(**{"rows": 10, "p": 3} | settings)
 
 

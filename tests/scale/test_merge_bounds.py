@@ -2,6 +2,7 @@
 
 import re
 from functools import reduce
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import onepass as op
+from sampling import sample
 
 PAGE = Path(__file__).parents[2] / "docs" / "merging.md"
 ROWS = re.findall(
@@ -49,8 +51,9 @@ def test_table_has_every_learner_with_its_tag() -> None:
     assert short["Scale"] == op.features.Scale()._merging
 
 
-@pytest.mark.parametrize("parts", [2, 8])
-@pytest.mark.parametrize("k", [2, 5, 10])
+@pytest.mark.parametrize(
+    ("k", "parts"), sample(list(product([2, 5, 10], [2, 8])), 3, "merged principal axes")
+)
 def test_merged_principal_axes_are_within_the_discarded_variance(k: int, parts: int) -> None:
     X, _ = load_digits(return_X_y=True)
     one = op.features.IncrementalPCA(k).learn(X)
@@ -68,8 +71,10 @@ def test_merged_principal_axes_are_within_the_discarded_variance(k: int, parts: 
     assert apart <= 0.04 * total
 
 
-@pytest.mark.parametrize("parts", [2, 8])
-@pytest.mark.parametrize("pca", ["incremental", "task", "static", "none"])
+@pytest.mark.parametrize(
+    ("pca", "parts"),
+    sample(list(product(["incremental", "task", "static", "none"], [2, 8])), 4, "prototypes"),
+)
 def test_merged_prototypes_are_nearly_as_accurate(pca: str, parts: int) -> None:
     X, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(X))
@@ -80,9 +85,9 @@ def test_merged_prototypes_are_nearly_as_accurate(pca: str, parts: int) -> None:
     assert many.score(X[1400:], y[1400:]) >= one.score(X[1400:], y[1400:]) - 0.03
 
 
-@pytest.mark.parametrize("parts", [2, 8])
-@pytest.mark.parametrize("m", [20, 40])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("seed", "m", "parts"), sample(list(product(range(3), [20, 40], [2, 8])), 4, "merged ORFit")
+)
 def test_merged_orfit_with_noise_is_nearly_as_accurate(seed: int, m: int, parts: int) -> None:
     rng = np.random.default_rng(seed)
     turn = np.linalg.qr(rng.normal(size=(60, 60)))[0]

@@ -12,6 +12,7 @@ import onepass as op
 from cases import LEARNERS, PIPELINES, Case, draw, features, make_targets, snapshot
 from onepass.errors import CheckpointError
 from onepass.serialization import archive, models
+from raising import raises
 
 TREE = {"w": np.arange(6.0).reshape(2, 3).T, "names": ["a", "é", "\udc80"], "n": 2**70, "x": 0.1}
 
@@ -53,7 +54,7 @@ def test_truncated_and_extended_bytes_are_refused(tail: bytes, length: int) -> N
 
 
 def test_too_much_text_and_invalid_trees_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CheckpointError, match="here: `a` must be None"):
+    with raises(CheckpointError, where="here", argument="a"):
         archive.dumps({"a": object()}, "here")
     monkeypatch.setattr(archive, "_LARGEST_HEADER", 1000)
     with pytest.raises(CheckpointError, match="at most 1,000 bytes"):

@@ -23,6 +23,7 @@ from forked_python import run_forked
 import onepass as op
 from onepass.errors import CheckpointWarning, StoreError
 from onepass.service import Durable, writer
+from raising import raises
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such limits there")
 
@@ -53,9 +54,9 @@ def test_rows_that_do_not_fit_on_a_full_disk_are_undone(tmp_path: Path) -> None:
         version, predictions = durable.version, durable.predict(X[:3])
         assert "full" in str(durable.error)
         for _ in range(3):
-            with pytest.raises(StoreError, match="full"):
+            with raises(StoreError, full=True):
                 durable.learn(X[i : i + 5], Y[i : i + 5], key=str(i))
-            with pytest.raises(StoreError, match="full"):
+            with raises(StoreError, full=True):
                 durable.predict_pending(X[:200])
         assert durable.version == version
         assert durable.predict(X[:3]).tobytes() == predictions.tobytes()
@@ -86,7 +87,7 @@ def test_rows_are_not_learned_while_the_disk_is_full(
         counted: list[Any] = []
         monkeypatch.setattr(writer, "learn_block", lambda *_: counted.append(1))
         for _ in range(5):
-            with pytest.raises(StoreError, match="full"):
+            with raises(StoreError, full=True):
                 durable.learn(X[i : i + 5], Y[i : i + 5])
         assert not counted
         monkeypatch.undo()
@@ -116,7 +117,7 @@ def test_learning_continues_if_a_snapshot_does_not_fit(tmp_path: Path) -> None:
         durable._journal._db.execute("PRAGMA incremental_vacuum").fetchall()
         pages = durable._journal._db.execute("PRAGMA page_count").fetchone()[0]
         durable._journal._db.execute(f"PRAGMA max_page_count = {pages + 4}")
-        with pytest.raises(StoreError, match="full"):
+        with raises(StoreError, full=True):
             durable.snapshot()
         for i in range(30, 49):
             durable.learn_one(wide[i], 1.0)
@@ -333,7 +334,7 @@ def test_too_large_request_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(requests, "_MAX_ENCODED", 10_000)
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
-        with pytest.raises(ShapeError, match="fewer"):
+        with raises(ShapeError, argument="X", remedy="fewer"):
             durable.learn(X, Y)
         durable.learn(X[:10], Y[:10])
 
@@ -375,7 +376,7 @@ def test_learning_continues_if_a_learner_is_too_large_for_sqlite(tmp_path: Path)
         durable.learn(X, Y)
         db = durable._journal._db
         db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1000)
-        with pytest.raises(StoreError, match="too big"):
+        with raises(StoreError, remedy="Nothing was written: a"):
             durable.snapshot()
         db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000_000)
         durable.learn(X, Y)
@@ -400,7 +401,7 @@ def test_model_returns_a_copy_while_the_disk_is_full(tmp_path: Path) -> None:
         durable.learn(X[:5], Y[:5])
         was = state_bits(durable)
         fill_disk(durable)
-        with pytest.raises(StoreError, match="full"):
+        with raises(StoreError, full=True):
             durable.learn(np.tile(X, (25, 1)), np.tile(Y, 25))
         assert state_bits(durable) == was
         assert not durable.ready
@@ -418,7 +419,7 @@ def test_memory_error_while_learning_leaves_the_state_unchanged(
         durable.learn(X[5:9], Y[5:9])
         was = state_bits(durable)
         fill_disk(durable)
-        with pytest.raises(StoreError, match="full"):
+        with raises(StoreError, full=True):
             durable.learn(np.tile(X, (25, 1)), np.tile(Y, 25))
         free_disk(durable)
 

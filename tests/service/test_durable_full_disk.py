@@ -17,6 +17,7 @@ from durable_files import (
 import onepass as op
 from onepass.errors import CheckpointWarning, ParameterError, ShapeError, StoreError
 from onepass.service import Durable, examine, writer
+from raising import raises
 
 X = np.random.default_rng(0).normal(size=(400, 6))
 Y = X @ np.arange(6.0)
@@ -30,7 +31,7 @@ def test_learner_is_ready_again_once_the_disk_has_space(
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         durable.learn(X[:5], Y[:5])
         fill_disk(durable)
-        with pytest.raises(StoreError, match="full"):
+        with raises(StoreError, full=True):
             durable.learn(X[5:], Y[5:])
         was, version = durable.predict(X[:3]), durable.version
         durable.commit_pending()
@@ -120,7 +121,7 @@ def test_max_features_applies_to_new_rows_only(tmp_path: Path) -> None:
         assert again.rows_seen == 400
         again.learn(X, Y)
     for error in (0, 2.5, "many"):
-        with pytest.raises(ParameterError, match="max_features"):
+        with raises(ParameterError, argument="max_features"):
             op.durable(tmp_path / "other.db", op.RLSRegressor(), max_features=error)  # type: ignore[arg-type]
 
 

@@ -16,6 +16,7 @@ from forked_python import ForkedPython, run_forked
 
 import onepass as op
 from onepass.errors import LockedError, StoreError
+from raising import raises
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such locks there")
 
@@ -156,7 +157,7 @@ def test_missing_lock_file_falls_back_to_the_lock_of_sqlite(
     with op.durable(path, op.RLSRegressor()):
         Path(f"{path}.lock").unlink()
         monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, **{**k, "timeout": 0}))
-        with pytest.raises(LockedError, match="stop that process first"):
+        with raises(LockedError, remedy="stop that process first"):
             op.durable(path)
 
 

@@ -13,6 +13,7 @@ import onepass as op
 from onepass import models
 from onepass.errors import ParameterError, StoreError
 from onepass.service import journal, writer
+from raising import raises
 
 X = np.random.default_rng(0).normal(size=(200, 4))
 Y = X @ np.arange(4.0) + np.random.default_rng(1).normal(size=200)
@@ -163,7 +164,7 @@ def test_invalid_versions_are_refused(to: Any, tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         learn(durable, 5)
         before = state_bits(durable)
-        with pytest.raises(ParameterError, match="`to` must be"):
+        with raises(ParameterError, argument="to"):
             durable.rollback(to=to)
         assert state_bits(durable) == before
 
@@ -174,7 +175,7 @@ def test_failed_rollback_on_a_full_disk_leaves_state_unchanged(tmp_path: Path) -
         db = durable._journal._db
         db.execute(f"PRAGMA max_page_count = {db.execute('PRAGMA page_count').fetchone()[0]}")
         reached = []
-        with pytest.raises(StoreError, match="full"):  # noqa: PT012  until it is full
+        with raises(StoreError, full=True):
             for k in range(1000):
                 durable.rollback(to=3 + k % 2)
                 reached.append(3 + k % 2)

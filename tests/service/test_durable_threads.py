@@ -21,6 +21,7 @@ from onepass.service.journal import Journal
 from onepass.service.requests import Request
 from onepass.service.writer import Writer
 from onepass.validation.rows import Rows
+from raising import raises
 
 X = np.random.default_rng(0).normal(size=(1000, 4))
 Y = X.sum(axis=1)
@@ -181,7 +182,7 @@ def test_requests_during_the_final_snapshot_are_refused(
     durable.close()
     monkeypatch.undo()
     assert decided == [late]
-    with pytest.raises(StoreError, match="was closed"):
+    with raises(StoreError, remedy="Open it again with"):
         late.result()
     with op.durable(tmp_path / "m.db") as again:
         assert again.rows_seen == 5
@@ -388,7 +389,7 @@ def test_watcher_that_would_wait_for_the_writer_gets_an_error(tmp_path: Path) ->
 
         def watch(*_: Any) -> None:
             for verb in verbs:
-                with pytest.raises(StoreError, match="would wait for themselves") as error:
+                with raises(StoreError, remedy="Use `request`, which does") as error:
                     verb()
                 refused.append(str(error.value))
             durable.predict(X)

@@ -13,6 +13,7 @@ import onepass as op
 from onepass.cli import main
 from onepass.errors import CorruptStoreError, LockedError, StoreError
 from onepass.service import examine
+from raising import raises
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 4))
@@ -126,7 +127,7 @@ def test_log_that_lacks_acknowledged_blocks_is_refused(stored: Path, tmp_path: P
 
 
 def test_files_that_cannot_be_examined(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="there is no file"):
+    with raises(StoreError, remedy="Check the path"):
         examine(tmp_path / "m.db")
     (tmp_path / "m.db").write_bytes(b"x" * 5000)
     with pytest.raises(CorruptStoreError):
@@ -137,7 +138,7 @@ def test_files_that_cannot_be_examined(tmp_path: Path) -> None:
     ):
         examine(tmp_path / "held.db")
     execute_sql(tmp_path / "held.db", "PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match="format 99"):
+    with raises(StoreError, got="format 99"):
         examine(tmp_path / "held.db")
 
 

@@ -69,7 +69,7 @@ def test_points_of_curve_are_evenly_spaced(size: int) -> None:
     gauges = Gauges(op.RLSRegressor())
     gauges.resume(None, 0)
     y = np.ones(size)
-    for blocks in range(1, 2500):
+    for blocks in range(1, 1300):
         gauges.learned(Rows(np.empty((size, 0)), y), y)
         if blocks % 211:
             continue

@@ -27,6 +27,7 @@ from onepass.service.model import predict_rows
 from onepass.service.registry import ModelRegistry
 from onepass.validation.rows import Rows
 from onepass.validation.table import Table
+from raising import raises
 
 X, Y = np.ones((1, 3)), np.ones(1)
 MOST = 2000
@@ -66,10 +67,10 @@ def test_model_is_ready_while_it_can_learn(tmp_path: Path) -> None:
     pages = db.execute("PRAGMA page_count").fetchone()[0]
     db.execute(f"PRAGMA max_page_count = {pages}")
     wide = np.ones((20_000, 3))
-    with pytest.raises(StoreError, match="full"):
+    with raises(StoreError, remedy="Nothing was written. Free disk space"):
         served.durable.learn(wide, wide[:, 0])
     assert not served.ready
-    with pytest.raises(StoreError, match="full"):
+    with raises(StoreError, remedy="Nothing was written. Free disk space"):
         served.check_ready()
     registry.close()
 
@@ -232,7 +233,7 @@ def test_models_can_be_created_while_another_is_retired(tmp_path: Path) -> None:
 def test_number_of_pending_rows_of_a_request_is_limited(tmp_path: Path) -> None:
     with closing(ModelRegistry(tmp_path, max_queued=8)) as registry:
         served = registry.create("m", op.RLSRegressor())
-        with pytest.raises(PayloadTooLargeError, match="at most 2 rows, got 3"):
+        with raises(PayloadTooLargeError, got="3"):
             served.admit(3, lambda: None)
         assert served.admit(2, lambda: served.queued)() == 2
         assert served.queued == 0
@@ -259,7 +260,7 @@ def test_initial_coefficients_predict_before_learning() -> None:
     model, X = op.RLSRegressor(initial_coef=[1.0, 2.0]), np.arange(6.0).reshape(3, 2)
     np.testing.assert_array_equal(predict_rows(model, X), X @ [1.0, 2.0])
     X[2, 0] = np.nan
-    with pytest.raises(NotFiniteError, match="in row 2"):
+    with raises(NotFiniteError, argument="X", row=2):
         predict_rows(op.RLSRegressor(), X)
 
 

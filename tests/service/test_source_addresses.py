@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from raising import raises
+
 pytest.importorskip("redis")
 
 from onepass.errors import MissingExtraError, ParameterError
@@ -76,7 +78,7 @@ def test_source_names_do_not_contain_the_password(secret: str) -> None:
 
 
 def test_unknown_parameter_is_named() -> None:
-    with pytest.raises(ParameterError, match=r"got unknown parameters \(straem"):
+    with raises(ParameterError, got="unknown parameters (straem"):
         source(PLAIN + "&straem=z")
 
 
@@ -84,5 +86,5 @@ def test_missing_redis_raises_an_error_that_names_the_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "redis", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'onepass\[redis\]'"):
+    with raises(MissingExtraError, remedy="pip install 'onepass[redis]'"):
         source(PLAIN)

@@ -18,6 +18,7 @@ from onepass.service import Durable, kafka
 from onepass.service import consumer as consumer_module
 from onepass.service.consumer import SourceConsumer, source
 from onepass.service.monitoring import Gauges
+from raising import raises
 
 
 @pytest.fixture
@@ -373,5 +374,5 @@ def test_missing_package_raises_an_error_that_names_the_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "confluent_kafka", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'onepass\[kafka\]'"):
+    with raises(MissingExtraError, remedy="pip install 'onepass[kafka]'"):
         source(PLAIN)

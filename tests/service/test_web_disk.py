@@ -141,7 +141,7 @@ def test_full_file_system_is_507(tmp_path: Path) -> None:
     server.log = tmp_path / "log"
     with server:
         statuses = []
-        for i in range(12):
+        for i in range(8):
             body = rows([[float(k)] for k in range(20_000)], [1.0] * 20_000)
             status, response, _ = server.send("POST", LEARN, body, {"Idempotency-Key": str(i)})
             statuses.append(status)

@@ -77,7 +77,7 @@ def session() -> Iterator[Any]:
 
 
 @schema.parametrize()
-@settings(max_examples=examples(6, 30), suppress_health_check=list(HealthCheck),
+@settings(max_examples=examples(4, 30), suppress_health_check=list(HealthCheck),
           phases=[Phase.explicit, Phase.generate])  # fmt: skip
 def test_responses_match_the_openapi_description(case: Any, server: Server, session: Any) -> None:
     before = unchanging_state(server)

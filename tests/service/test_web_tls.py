@@ -15,6 +15,7 @@ from web_server import Server, rows
 
 from onepass.errors import ServiceError
 from onepass.service import Client
+from raising import raises
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,7 @@ def test_client_learns_after_an_idle_connection_is_closed(
 
 def test_an_unknown_certificate_raises_without_retries(server: Server) -> None:
     client = Client(server.url, retry_timeout=3600)
-    with client, pytest.raises(ServiceError, match="cafile"):
+    with client, raises(ServiceError, remedy="cafile"):
         client.predict("rls", [[1.0]])
 
 

@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 from wire_bodies import CODES, binary_request, in_bytes, request, tensor
 
 from onepass.errors import LabelError, RequestError
+from raising import raises
 
 pytest.importorskip("msgspec")
 from onepass.service.protocol import v2
@@ -140,7 +141,7 @@ def test_bytes_that_do_not_match_the_header_are_refused(
 
 @pytest.mark.parametrize("header", ["", "-1", "1e3", "²", "12x", "9" * 30, "1_0", 1 << 40, -1])
 def test_invalid_header_lengths_are_refused(header: Any) -> None:
-    with pytest.raises(RequestError, match="Inference-Header-Content-Length` must be a whole"):
+    with raises(RequestError, remedy="Send the length in"):
         read(changed() + FOUR, header)
 
 
@@ -152,7 +153,7 @@ def test_missing_header_length_is_refused() -> None:
 def test_length_of_text_is_limited() -> None:
     body, length = binary_request({"a": np.array(["abc", "d"])})
     assert v2.read(body, Limits(text=3), header=length).rows.X["a"].tolist() == ["abc", "d"]
-    with pytest.raises(RequestError, match="texts of at most 2 characters, got a text of 3"):
+    with raises(RequestError, got="a text of 3"):
         v2.read(body, Limits(text=2), header=length)
 
 
@@ -227,5 +228,5 @@ def test_outputs_in_json_and_in_bytes() -> None:
 
 
 def test_lone_surrogates_cannot_be_encoded() -> None:
-    with pytest.raises(LabelError, match="a lone surrogate"):
+    with raises(LabelError, got="a lone surrogate"):
         sent({"y": np.array(["\udc00"], dtype=object)}, y=True)

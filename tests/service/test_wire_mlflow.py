@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onepass.errors import LabelError, RequestError
+from raising import raises
 
 pytest.importorskip("msgspec")
 from onepass.service.protocol import mlflow
@@ -229,7 +230,7 @@ def test_predictions_of_each_type(y: Any, expected: Any) -> None:
 
 def test_lone_surrogates_cannot_be_encoded() -> None:
     y = np.array(["\ud800"], dtype=object)
-    with pytest.raises(LabelError, match="a lone surrogate"):
+    with raises(LabelError, got="a lone surrogate"):
         mlflow.write(DecodedRequest(Rows(None)), {"y": y}, model="flow", version="7")
 
 

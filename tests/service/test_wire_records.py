@@ -12,6 +12,7 @@ from wire_bodies import arrow_stream, binary_request, request, tensor
 
 from onepass.errors import LabelError, RequestError
 from onepass.validation.table import Table
+from raising import raises
 
 msgspec = pytest.importorskip("msgspec")
 from onepass.service.protocol import arrow, mlflow, records, v2  # noqa: E402
@@ -225,7 +226,7 @@ def test_response_with_all_outputs() -> None:
 
 
 def test_lone_surrogates_cannot_be_encoded() -> None:
-    with pytest.raises(LabelError, match="a lone surrogate"):
+    with raises(LabelError, got="a lone surrogate"):
         records.write(
             DecodedRequest(Rows(None)), {"y": np.array(["\ud800"], dtype=object)}, model="m"
         )

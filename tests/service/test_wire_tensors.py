@@ -12,6 +12,7 @@ from wire_bodies import request, tensor
 
 from onepass.errors import LabelError, RequestError
 from onepass.validation.table import Table
+from raising import raises
 
 pytest.importorskip("msgspec")
 from onepass.service.protocol import v2
@@ -53,7 +54,7 @@ def test_numbers_are_parsed_to_the_nearest_double(text: str) -> None:
     body = b'{"inputs":[{"name":"X","shape":[1,1],"datatype":"FP64","data":[%b]}]}' % text.encode()
     expected = float(text)
     if np.isinf(expected):
-        with pytest.raises(RequestError, match=r"inputs\[0\]\.data\[0\].* number out of range"):
+        with raises(RequestError, got="number out of range"):
             v2.read(body)
     elif text.startswith("-0") and expected == 0.0 and text == "-0":
         assert v2.read(body).rows.X == 0.0  # a whole number, which has no sign
@@ -449,7 +450,7 @@ def test_outputs_are_in_the_requested_order() -> None:
 
 
 def test_lone_surrogates_cannot_be_encoded() -> None:
-    with pytest.raises(LabelError, match=r"a lone surrogate in '\\ud800'"):
+    with raises(LabelError, got="a lone surrogate in '\\ud800'"):
         written({"y": np.array(["\ud800"], dtype=object)})
 
 
@@ -457,6 +458,5 @@ def test_lone_surrogates_cannot_be_encoded() -> None:
 def test_await_label_in_the_wrong_place_is_refused(more: int) -> None:
     body = request(tensor("X", np.ones((1, 2))))
     error = body[:-1] + b', "await_label": true' + b" " * more + b"}"
-    remedy = r"`await_label` must be null.* Send .parameters.: .*await_label.: true"
-    with pytest.raises(RequestError, match=remedy):
+    with raises(RequestError, remedy='Send "parameters": {"await_label": true'):
         v2.read(error)

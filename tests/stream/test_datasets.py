@@ -19,6 +19,7 @@ from onepass.errors import SourceError
 from onepass.stream import catalogue, dataset, dataset_files, datasets, fetch, images, read
 from onepass.stream.dataset_files import Content, Download
 from onepass.stream.pictures import ImageChecksums, Images
+from raising import raises
 from stream.test_idx import idx, md5
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -136,11 +137,13 @@ def test_bundled_and_installed_data_sets(name: str) -> None:
 
 @pytest.mark.usefixtures("nowhere")
 def test_unknown_data_sets_are_refused() -> None:
-    with pytest.raises(SourceError, match=r"`name` must be one of flights, .* got 'x'. Use"):
+    with raises(SourceError, argument="name", got="'x'", remedy="Use"):
         dataset("x")
-    with pytest.raises(SourceError, match=r"op.stream.fetch: `name` must be one of"):
+    with raises(
+        SourceError, where="op.stream.fetch", argument="name", remedy="Use op.stream.read for your"
+    ):
         fetch("x")
-    with pytest.raises(SourceError, match=r"must be one of mnist, fashion-mnist, got 'elec2'"):
+    with raises(SourceError, argument="name", got="'elec2'"):
         images("elec2")
 
 

@@ -12,6 +12,7 @@ import pytest
 import onepass.stream.stream
 from onepass.errors import ColumnError, SourceError
 from onepass.stream import arrow, read
+from raising import raises
 
 N = 90
 
@@ -170,9 +171,7 @@ def test_hive_column_that_a_file_contains_is_refused(suffix: str, tmp_path: Path
 def test_missing_files_and_mixed_formats(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"the pattern .*\*.csv must match .* got none. Check"):
         read(f"{tmp_path}/*.csv")
-    with pytest.raises(
-        SourceError, match=r"the folder .* must contain files of one format .* got none"
-    ):
+    with raises(SourceError, got="none"):
         read(tmp_path)
     (tmp_path / "a.csv").write_text("a\n1\n")
     (tmp_path / "notes.md").write_text("a\n1\n")
@@ -180,7 +179,7 @@ def test_missing_files_and_mixed_formats(tmp_path: Path) -> None:
         SourceError, match=r"got .*notes.md, which has another format. Select files"
     ):
         read(tmp_path)
-    with pytest.raises(SourceError, match="must be a file, got a path that does not exist"):
+    with raises(SourceError, got="a path that does not exist"):
         read([tmp_path / "a.csv", tmp_path / "b.csv"])
     odd = tmp_path / "odd[1].csv"
     odd.write_text("a\n5\n")

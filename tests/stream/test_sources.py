@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from onepass.errors import ParameterError, SourceError
 from onepass.stream import Rows, Stream, read
+from raising import raises
 from sampling import sample
 
 N = 53
@@ -154,7 +155,7 @@ def test_single_pass_sources_refuse_a_second_pass(
     stream = read(sources(frame, tmp_path)[kind], target="load")
     assert not stream.repeatable
     list(stream)
-    with pytest.raises(SourceError, match=r"only once.*Write the rows to a file"):
+    with raises(SourceError, remedy="Write the rows to a file"):
         iter(stream)
 
 
@@ -286,5 +287,5 @@ def test_fraction_increases_to_one(frame: pd.DataFrame, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", [0, -1, 1.5, True, "many"])
 def test_invalid_block_sizes_are_refused(block: int) -> None:
-    with pytest.raises(ParameterError, match="`block` must be a whole number >= 1"):
+    with raises(ParameterError, argument="block"):
         read(np.ones((3, 2)), block=block)

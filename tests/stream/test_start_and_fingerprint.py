@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import pytest
 
 from onepass.errors import ParameterError, SourceError
 from onepass.stream import Rows, csv, read
+from raising import raises
+from sampling import sample
 
 N = 4000
 RNG = np.random.default_rng(3)
@@ -88,8 +91,9 @@ def same(one: Rows, other: Rows) -> None:
 KINDS = ["csv", "pipe", "parquet", "parquet, groups", "frame", "pair", "dicts", "generator"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("block", [100, 1000])
+@pytest.mark.parametrize(
+    ("kind", "block"), sample(list(product(KINDS, [100, 1000])), 8, "stream with start")
+)
 def test_stream_with_start_equals_the_rest_of_the_whole_stream(
     kind: str, block: int, frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,7 +144,7 @@ def test_skipped_row_groups_are_not_decoded(frame: pd.DataFrame, tmp_path: Path)
 
 @pytest.mark.parametrize("start", [-1, 0.5, True, "many"])
 def test_invalid_start_is_refused(start: Any) -> None:
-    with pytest.raises(ParameterError, match="`start` must be a whole number >= 0"):
+    with raises(ParameterError, argument="start"):
         read(np.ones((3, 2)), start=start)
 
 

@@ -17,6 +17,7 @@ from onepass.stream import (
     split_mnist,
     task_free,
 )
+from raising import raises
 
 
 def lined(n: int, tasks: int) -> Experiences:
@@ -119,16 +120,24 @@ def test_digest_is_equal_for_equal_streams_only() -> None:
 
 def test_incompatible_arguments_are_refused() -> None:
     free = task_free(lined(10, 2), 4)
-    with pytest.raises(ParameterError, match=r"boundaries, got .* which has no boundaries"):
+    with raises(
+        ParameterError,
+        argument="experiences",
+        got="'experiences, task-free', which has no boundaries",
+    ):
         blurred(free)
-    with pytest.raises(ParameterError, match=r"boundaries, got .* which has no boundaries"):
+    with raises(
+        ParameterError,
+        argument="experiences",
+        got="'experiences, task-free', which has no boundaries",
+    ):
         task_free(free)
-    with pytest.raises(ParameterError, match="share"):
+    with raises(ParameterError, argument="share"):
         blurred(lined(5, 2), 0.6)
-    with pytest.raises(ParameterError, match="number of rows, 20"):
+    with raises(ParameterError, argument="blocks", got="21"):
         task_free(lined(10, 2), 21)
     for make in (blurred, task_free):
-        with pytest.raises(ParameterError, match="`seed` must be"):
+        with raises(ParameterError, argument="seed"):
             make(lined(10, 2), seed=-1)
-    with pytest.raises(ParameterError, match="Hold out rows"):
+    with raises(ParameterError, remedy="Hold out rows"):
         free.held_out(1)

@@ -21,6 +21,7 @@ from pyarrow import feather
 from onepass.cli import main
 from onepass.errors import MixedColumnWarning, RowsRefusedWarning, SourceError, TypeMismatchError
 from onepass.stream import read
+from raising import raises
 
 
 def table(cells: list[str], name: str = "c") -> io.StringIO:
@@ -111,9 +112,9 @@ def test_numbers_with_decimal_and_thousands_separators(
 
 def test_thousands_separators_group_three_digits() -> None:
     assert column(["1,23", "4,5"], thousands=",", types={"c": "text"}).tolist() == ["1,23", "4,5"]
-    with pytest.raises(SourceError, match=r"row 0 .*must be a number, as requested, got '1,23'"):
+    with raises(SourceError, got="'1,23'"):
         column(["1,23"], thousands=",", types={"c": "number"})
-    with pytest.raises(SourceError, match=r"row 0 .*must be a number.*got '1.500'"):
+    with raises(SourceError, got="'1.500'"):
         column(["1.500"], decimal=",", types={"c": "number"})  # 1500, or 1.5
 
 
@@ -130,7 +131,7 @@ def test_thousands_separators_group_three_digits() -> None:
 def test_proposed_separators_do_not_contradict_given_ones(
     cells: list[str], given: dict[str, str], never: str
 ) -> None:
-    with pytest.raises(TypeMismatchError, match=r"must contain numbers.*--decimal") as inferred:
+    with raises(TypeMismatchError, remedy="--decimal") as inferred:
         column(cells, **given)
     with pytest.raises(SourceError, match=r"row 0 .*must be a number") as converted:
         column(cells, types={"c": "number"}, **given)
@@ -138,10 +139,10 @@ def test_proposed_separators_do_not_contradict_given_ones(
 
 
 def test_proposed_separators_work() -> None:
-    with pytest.raises(TypeMismatchError, match=r"Pass thousands=' ' \(--thousands ' '\),"):
+    with raises(TypeMismatchError, remedy="Pass thousands=' ' (--thousands ' '),"):
         column(["1 234.5"], thousands=",")
     assert column(["1 234.5"], thousands=" ").tolist() == [1234.5]
-    with pytest.raises(TypeMismatchError, match=r"Pass decimal=',', thousands='\.'"):
+    with raises(TypeMismatchError, remedy="Pass decimal=',', thousands='.'"):
         column(["1.234,5"])
 
 
@@ -190,9 +191,7 @@ def test_date_formats(stamps: list[dt.datetime], form: str, time: str) -> None:
     expected = [dt.datetime.strptime(cell, form + time) for cell in cells]  # noqa: DTZ007
     swapped = form in {"%m/%d/%Y", "%d/%m/%Y"}
     if swapped and all(stamp.day <= 12 for stamp in stamps):
-        with pytest.raises(
-            TypeMismatchError, match=r"which number is the month.*--date-format %m/%d"
-        ):
+        with raises(TypeMismatchError, remedy="--date-format %m/%d"):
             column(cells)
     else:
         assert column(cells).tolist() == expected
@@ -203,7 +202,7 @@ def test_date_formats(stamps: list[dt.datetime], form: str, time: str) -> None:
 
 def test_hours_above_12_are_refused_with_am_and_pm() -> None:
     options: dict[str, Any] = {"types": {"c": "date"}, "date_format": "%Y-%m-%d %I:%M %p"}
-    with pytest.raises(SourceError, match=r"row 1 .*must be a date .*got '2024-01-01 13:00 PM'"):
+    with raises(SourceError, got="'2024-01-01 13:00 PM'"):
         column(["2024-01-01 11:00 PM", "2024-01-01 13:00 PM"], **options)
 
 

@@ -19,6 +19,7 @@ from onepass.errors import ColumnError, NotFiniteError
 from onepass.types import Array, Floats
 from onepass.validation import frames
 from onepass.validation.table import Table
+from raising import raises
 
 CODES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")
 LIBRARIES = ("pandas", "polars", "pyarrow")
@@ -162,7 +163,7 @@ def test_contiguous_rows_are_not_copied() -> None:
     assert np.shares_memory(array, X)
     assert names == ["a", "b"]
     X[2, 1] = np.nan
-    with pytest.raises(NotFiniteError, match="NaN in row 2, column 'b'"):
+    with raises(NotFiniteError, argument="X", row=2, column="b"):
         validation.matrix(frame)
 
 
@@ -208,7 +209,7 @@ def test_learning_frames_equals_learning_arrays(library: str, width: int) -> Non
 
     before = learner.coef_
     bad = frame_of(library, {f"c{j}": np.array([1.0, np.inf]) for j in range(4)}, set(), 2)
-    with pytest.raises(NotFiniteError, match=r"partial_fit: .* infinity in row 1, column 'c0'"):
+    with raises(NotFiniteError, where="RLSRegressor.partial_fit", argument="X", row=1, column="c0"):
         learner.partial_fit(bad, frame_of(library, {"y": np.ones(2)}, set(), 2)["y"])
     np.testing.assert_array_equal(learner.coef_, before)
     assert learner.rows_seen_ == 200

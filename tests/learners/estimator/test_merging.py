@@ -2,10 +2,9 @@
 
 import pickle
 
-import pytest
-
 import onepass as op
 from onepass.errors import MergeError
+from raising import raises
 
 
 class UnmergeableLearner(op.SGDRegressor):  # type: ignore[misc]
@@ -18,8 +17,8 @@ class UnmergeableLearner(op.SGDRegressor):  # type: ignore[misc]
 def test_merge_of_learner_without_merge_hook_is_refused() -> None:
     one, other = (UnmergeableLearner().learn_one([1.0, 2.0], y) for y in (1.0, 2.0))
     before = pickle.dumps(one)
-    with pytest.raises(
-        MergeError, match=r"UnmergeableLearner\.merge: .* got a learner that does not\. Learn"
+    with raises(
+        MergeError, where="UnmergeableLearner.merge", got="a learner that does not", remedy="Learn"
     ):
         one.merge(other)
     assert pickle.dumps(one) == before

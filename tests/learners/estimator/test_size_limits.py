@@ -12,6 +12,7 @@ import onepass as op
 from onepass.errors import LabelError, LargeStateWarning, ShapeError
 from onepass.learners.estimator import classifier
 from onepass.validation import arrays
+from raising import raises
 
 CLASSIFIERS: list[Callable[[], Any]] = [
     op.RLSClassifier, op.SGDClassifier, partial(op.ORFitClassifier, noise=1.0), op.Perceptron,
@@ -68,7 +69,7 @@ def test_score_matrix_is_limited_by_feature_limit(make: Callable[[], Any]) -> No
             lambda X: model.partial_fit(X, np.zeros(len(X))),
             lambda X: model.test_then_train(X, np.arange(len(X)) % 90),
         ):  # fmt: skip
-            with pytest.raises(ShapeError, match="200,000 rows of 100 values, one for each class"):
+            with raises(ShapeError, got="200,000 rows of 100 values, one for each class"):
                 verb(many)
         assert tracemalloc.get_traced_memory()[1] < 64 * MIB
         np.testing.assert_array_equal(model.predict(few), predictions)
@@ -82,7 +83,7 @@ def test_output_count_is_limited_by_feature_limit(make: Callable[[], Any]) -> No
         with pytest.raises(ShapeError, match=r"`y` must have at most 4,096 outputs, got 50,000\."):
             make().partial_fit(rows(1), np.ones((1, 50_000)))
         model = make().partial_fit(rows(2), np.ones((2, 4_000)))
-        with pytest.raises(ShapeError, match="10,000 rows of 4,000 values, one for each output"):
+        with raises(ShapeError, got="10,000 rows of 4,000 values, one for each output"):
             model.predict(rows(10_000))
         assert tracemalloc.get_traced_memory()[1] < 64 * MIB
         assert model.predict(rows(10)).shape == (10, 4_000)
@@ -104,7 +105,7 @@ def test_label_length_is_limited_by_feature_limit(make: Callable[[], Any]) -> No
         for labels in (y, y.tolist()):
             with pytest.raises(LabelError, match="of at most 256 characters, got one of 65,000"):
                 model.partial_fit(rows(n), labels)
-        with pytest.raises(LabelError, match="got one of 257"):
+        with raises(LabelError, argument="y", got="one of 257"):
             model.partial_fit(rows(2), np.array(["a", "x" * 257]))
         assert tracemalloc.get_traced_memory()[1] < 64 * MIB
         model.partial_fit(rows(2), ["a", "x" * 256])
@@ -122,7 +123,7 @@ def test_long_labels_seen_before_the_limit_are_retained(*, named: bool) -> None:
         model.partial_fit(rows(2), ["a", "b"])
         assert model.predict(rows(2)).shape == (2,)
         for verb in (model.predict, lambda X: model.test_then_train(X, ["a"] * len(X))):
-            with pytest.raises(ShapeError, match="3,000 rows of 32,500 values, the size of"):
+            with raises(ShapeError, got="3,000 rows of 32,500 values, the size of"):
                 verb(rows(3_000))
     assert model.classes_.tolist() == ["a", "b", long]
     assert tracemalloc.get_traced_memory()[1] < 64 * MIB
