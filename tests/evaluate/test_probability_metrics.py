@@ -228,3 +228,46 @@ def test_models_without_probabilities_are_refused() -> None:
     with raises(ParameterError, got="'Labels', which has none", remedy="Leave out the metric"):
         prequential(Labels(), (X, Y), ["log_loss"])
     assert MacroF1().add([0, 1], [0, 1]).value == 1.0
+
+
+@pytest.mark.parametrize("delay", [0, 7, 500])
+def test_blocks_without_probabilities(delay: int) -> None:
+    """No row of the first block has a probability; with a long delay, no row at all."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = (X[:, 0] > 0).astype(int)
+    rows = [
+        op.stream.Rows(X[a:b], y[a:b], first=a) for a, b in ((0, 1), (1, 2), (2, 150), (150, 300))
+    ]
+    names = ["log_loss", "brier", "roc_auc", "average_precision"]
+    found = [
+        op.evaluate.prequential(
+            op.RLSClassifier(), stream, names, baselines=False, delay=delay
+        ).scores["RLSClassifier"].overall
+        for stream in (rows, (X, y))
+    ]  # fmt: skip
+    one, two = ([np.nan if each[name] is None else each[name] for name in names] for each in found)
+    assert one == pytest.approx(two, rel=1e-9, nan_ok=True)
+    assert (found[0]["log_loss"] is None) == (delay == 500)
+
+
+def test_merged_areas_of_more_than_two_labels_are_undefined() -> None:
+    one, two = ROCAUC(), ROCAUC()
+    labels = np.array([0, 1, 2, 0, 1, 2])
+    P = np.full((6, 3), 1 / 3)
+    two.add(labels, row_probabilities(labels, labels, np.arange(3), P))
+    pair = labels[:2]
+    one.add(pair, row_probabilities(pair, pair, np.arange(2), [[0.6, 0.4], [0.3, 0.7]]))
+    assert one.value == 1.0
+    assert np.isnan(one.merge(two).value)
+
+
+def test_weights_of_rows_reach_the_model_with_and_without_a_delay() -> None:
+    rng = np.random.default_rng(1)
+    X, w = rng.normal(size=(300, 3)), rng.random(300) * 3
+    y = (X[:, 0] > 0).astype(int)
+    for delay in (0, 40):
+        model = op.StreamingLDA()
+        rows = [op.stream.Rows(X, y, weight=w)]
+        op.evaluate.prequential(model, rows, baselines=False, delay=delay)
+        assert model.counts_.sum() == pytest.approx(w.sum())

@@ -5,6 +5,7 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone

@@ -58,7 +58,8 @@ def blocks(draw: Any) -> Rows:
         shape = (n, *draw(st.lists(st.integers(0, 3), min_size=1, max_size=2)))
         X = draw(hnp.arrays(draw(NUMBERS), shape))
     parts = [draw(st.none() | columns(n)) for _ in range(3)]
-    return Rows(X, *parts)
+    y, weight, time = parts
+    return Rows(X, y, weight=weight, time=time)
 
 
 def plain(block: Rows) -> Any:

@@ -23,7 +23,7 @@ def blocks(stream: Iterable[object], start: int = 0) -> Iterator[Rows]:
     Parameters
     ----------
     stream : Stream, iterable of blocks, or tuple (X, y)
-        A block has ``X`` and ``y``, and may have ``time`` and ``skipped``.
+        A block has ``X`` and ``y``, and may have ``time``, ``weight`` and ``skipped``.
     start : int
         Number of rows to skip at the beginning, including rows that the stream skips. A stream with
         the attribute ``start`` skips them itself.
@@ -86,9 +86,10 @@ def _as_rows(stream: Iterable[object]) -> Iterator[Rows]:
                 "column: op.stream.read(source, target=...)."
             )
         if not isinstance(given, Rows):
-            time, skipped = getattr(given, "time", None), int(getattr(given, "skipped", 0))
+            more = {name: getattr(given, name, None) for name in ("weight", "time")}
+            skipped = int(getattr(given, "skipped", 0))
             X, y = _features(given.X), _as_targets(given.y)
-            given = Rows(X, y, time=time, first=first, skipped=skipped)
+            given = Rows(X, y, **more, first=first, skipped=skipped)
         first += len(given) + given.skipped
         yield given
 

@@ -197,8 +197,10 @@ class DelayedLabels:
             The time of the last row, or None.
         """
         pending = self.pending
-        if pending is None or not len(pending) or self._until is not None:
-            return pending if len(self) else None
+        if pending is None or not len(pending):
+            return None
+        if self._until is not None:
+            return pending
         return replace(pending, time=None if time is None else np.full(len(pending), time))
 
     def _arrivals(self, block: Rows, rows: int) -> tuple[Rows, Array]:

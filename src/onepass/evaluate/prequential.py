@@ -172,8 +172,9 @@ def prequential(
     models : dict of str to learner, learner, or sequence of learners
         The default name of a learner is its class. All must be classifiers, or all regressors.
     stream : Stream, iterable of blocks, or tuple (X, y)
-        A stream of ``op.stream``. A block has ``X`` and ``y``, and may have ``time`` and
-        ``skipped``. Rows whose target is missing are learned by models that accept them, such as
+        A stream of ``op.stream``. A block has ``X`` and ``y``, and may have ``time``, ``skipped``
+        and ``weight``, which models receive; metrics count each row once. Rows whose target is
+        missing are learned by models that accept them, such as
         ``KalmanRegressor(missing="advance")``, unless targets are delayed, and not scored.
     metrics : str or sequence of str, optional
         Names from ``op.evaluate.METRICS``; by default mae, rmse and r2, or accuracy and macro_f1.

@@ -91,7 +91,8 @@ def _learn_remaining(model: Model, rows: Rows) -> Array:
 
 def _by_weights(model: Model, rows: Rows, learned: Array, *, probabilities: bool) -> Array:
     """Process rows in one call: rows of weight 0 are predicted but not learned."""
-    weighted = replace(rows, weight=learned.astype(np.float64))
+    weight = learned.astype(np.float64) * (1.0 if rows.weight is None else rows.weight)
+    weighted = replace(rows, weight=weight)
     predictions = _test_then_train(model, weighted, probabilities=probabilities)
     return predictions.reshape(rows.y.shape)[~learned]
 
@@ -172,7 +173,7 @@ class PrequentialRun:
             The rows, which are learned now or when their targets arrive. Rows whose target is
             missing are skipped, unless a model learns them; with a delay, they are always skipped.
         """
-        known = block.known if any(map(learns_gaps, self.models.values())) else block
+        known = block.labelled if any(map(learns_gaps, self.models.values())) else block
         y = known.y
         if len(block if self.delayed is None else known) == 0:
             self.history.add(known, {})

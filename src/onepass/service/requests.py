@@ -46,6 +46,7 @@ from onepass.validation.table import Table, TableLike, is_frame, to_column
 
 _LENGTH = struct.Struct("<I")
 _PARTS = ("y", "weight", "time")
+_NAMES = {name: name for name in ("X", *_PARTS)}
 _EXACT = 2**53  # float64 represents all integers up to this
 
 _Field = tuple[str, str | None, str, tuple[int, ...], int]
@@ -89,7 +90,7 @@ def rows_digest(rows: Rows) -> bytes:
         X = _canonical(X)
     given = rows.y, rows.weight, rows.time
     y, weight, time = (None if part is None else _canonical(part) for part in given)
-    return hashlib.sha256(encode_rows(Rows(X, y, weight, time))).digest()
+    return hashlib.sha256(encode_rows(Rows(X, y, weight=weight, time=time))).digest()
 
 
 def encode_rows(rows: Rows) -> bytes:
@@ -127,11 +128,11 @@ def decode_rows(data: bytes, where: str) -> Rows:
         columns: dict[str, Array] = {}
         parts: dict[str, Array] = {}
         for part, column, dtype, shape, size in fields:
-            arrays, name = (parts, part) if column is None else (columns, column)
+            arrays, name = (parts, _NAMES[part]) if column is None else (columns, column)
             arrays[name] = _array(data[at : at + size], dtype, shape)
             at += size
         X = Table(columns, n) if table else parts.pop("X")
-        return Rows(X, *(parts.pop(name, None) for name in _PARTS), **parts)  # type: ignore[arg-type]
+        return Rows(X, parts.get("y"), weight=parts.get("weight"), time=parts.get("time"))
     except (ValueError, TypeError, KeyError, struct.error) as error:
         raise CorruptStoreError(
             f"a block of the file is damaged: {error}. Restore the file from a backup.", where
@@ -347,8 +348,8 @@ def read_rows(
     return Rows(
         rows,
         None if y is None else _aligned(y, "y", n),
-        None if sample_weight is None else _aligned(sample_weight, "sample_weight", n),
-        None if time is None else _aligned(time, "time", n),
+        weight=None if sample_weight is None else _aligned(sample_weight, "sample_weight", n),
+        time=None if time is None else _aligned(time, "time", n),
     )
 
 

@@ -58,8 +58,8 @@ class SourceBatch:
     positions : list of str
         Position after each row.
     rows : Rows
-        Rows with targets and, if the source has times, times. If a column has numbers and text, the
-        features are a list of dicts.
+        Rows with targets and, if the source has times, times. If a column has numbers and text, X
+        is a list of dicts, which learners refuse.
     refused : list of tuple of int and str
         For each invalid entry, the number of rows before it, and the reason of the refusal.
     removed : tuple of int and str, optional

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from onepass.types import Array
 from onepass.validation.table import Table, known_rows, missing_column
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Rows:
     """Consecutive rows, with their targets.
 
@@ -26,7 +26,7 @@ class Rows:
     weight : ndarray of shape (n,), optional
         Weight of each row.
     time : ndarray of shape (n,), optional
-        Time of each row.
+        Time of each row; of a row whose target is awaited, the time of the target.
     first : int, default=0
         Position of the first row in the source, counted from 0 and including skipped rows. For an
         empty block: the position of the next row.
@@ -52,6 +52,7 @@ class Rows:
 
     X: Any
     y: Any = None
+    _: KW_ONLY
     weight: Array | None = None
     time: Array | None = None
     first: int = 0
@@ -64,15 +65,22 @@ class Rows:
 
     def __getitem__(self, key: slice | Array) -> Rows:
         """Select rows by a slice, which returns a view, a mask or indices."""
-        numbers = self.positions[key]
-        return replace(
-            self,
-            X=self.X[key],
-            y=None if self.y is None else self.y[key],
+        first, numbers = self.first, self.numbers
+        if numbers is None and isinstance(key, slice):
+            at = range(len(self))[key]
+            first, numbers = first + at.start, None if at.step == 1 else first + np.array(at)
+        else:
+            numbers = self.positions[key]
+            first = int(numbers[0]) if len(numbers) else first
+        return Rows(
+            self.X[key],
+            None if self.y is None else self.y[key],
             weight=None if self.weight is None else self.weight[key],
             time=None if self.time is None else self.time[key],
-            first=int(numbers[0]) if len(numbers) else self.first,
+            first=first,
+            skipped=self.skipped,
             numbers=numbers,
+            place=self.place,
         )
 
     @property
@@ -83,12 +91,12 @@ class Rows:
         return self.numbers
 
     @property
-    def known(self) -> Rows:
+    def labelled(self) -> Rows:
         """The rows of which no target is missing; the others count as skipped."""
         if self.y is None or (given := known_rows(self.y)).all():
             return self
-        lost = len(given) - int(np.count_nonzero(given))
-        return replace(self[given], skipped=self.skipped + lost)
+        missing = len(given) - int(np.count_nonzero(given))
+        return replace(self[given], skipped=self.skipped + missing)
 
     @property
     def keywords(self) -> dict[str, Array]:
@@ -98,14 +106,14 @@ class Rows:
 
     def located(self, i: int) -> str:
         """Return the location of row ``i`` of the block as text: the file and the row."""
-        number = int(self.positions[i])
+        number = self.first + i if self.numbers is None else int(self.numbers[i])
         if number < 0:
             return "a row of an earlier run"
         return f"row {number:,} (counting from 0)" if self.place is None else self.place(number)
 
 
 def concatenate_rows(parts: Sequence[Rows]) -> Rows:
-    """Concatenate rows; all have targets, weights and times, or none."""
+    """Concatenate rows, of which each part has targets, weights and times, or none has."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -118,8 +126,17 @@ def concatenate_rows(parts: Sequence[Rows]) -> Rows:
         weight=_concatenate([part.weight for part in parts]),
         time=_concatenate([part.time for part in parts]),
         skipped=sum(part.skipped for part in parts),
-        numbers=np.concatenate([part.positions for part in parts]),
+        numbers=_positions(parts),
     )
+
+
+def _positions(parts: Sequence[Rows]) -> Array | None:
+    """The positions of rows; None if they follow each other."""
+    ends = (part.first + len(part) for part in parts)
+    joined = all(end == part.first for end, part in zip(ends, parts[1:], strict=False))
+    if joined and all(part.numbers is None for part in parts):
+        return None
+    return np.concatenate([part.positions for part in parts])
 
 
 def concatenate_tables(tables: Sequence[Table]) -> Table:
@@ -136,9 +153,14 @@ def concatenate_tables(tables: Sequence[Table]) -> Table:
 
 
 def _concatenate(parts: Sequence[Array | None]) -> Array | None:
-    """Concatenate arrays; beside text or dates, numbers are nan and become missing values."""
+    """Concatenate arrays; beside text or dates, numbers that are all missing take their type."""
     given = [part for part in parts if part is not None]
     kind = next((part.dtype.kind for part in given if part.dtype.kind in "OM"), None)
     if kind is not None:
-        given = [missing_column(kind, p.shape) if p.dtype.kind == "f" else p for p in given]
+        given = [
+            missing_column(kind, part.shape)
+            if part.dtype.kind == "f" and np.isnan(part).all()
+            else part
+            for part in given
+        ]
     return np.concatenate(given) if given else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -32,6 +33,7 @@ from onepass.service.protocol.rows import (
 )
 from onepass.service.registry import ModelServer
 from onepass.service.requests import LearnResult, Request
+from onepass.service.writer import DAY
 from onepass.types import Array
 from onepass.validation.arrays import feature_limit
 from onepass.validation.table import Table
@@ -47,7 +49,6 @@ _T = TypeVar("_T")
 _HEADER = b"inference-header-content-length"
 _IN_LOOP = 2e-3  # seconds that a prediction may take in the event loop
 _OVERHEAD = 8  # rows whose prediction takes as long as the fixed part of a request
-_DAY = 86400.0
 
 
 class _Format(NamedTuple):
@@ -178,7 +179,7 @@ async def _predict(
     began = time.perf_counter()
     form, decoded = await _decoded(request, learning=False, scoring=scoring)
     current, learner = served.frozen_copy(version)
-    decoded.rows.X = _without_roles(learner, decoded.rows.X)
+    decoded.rows = replace(decoded.rows, X=_without_roles(learner, decoded.rows.X))
     if _awaits_labels(decoded.parameters, allowed=not scoring):
         what = "infer with 'await_label', which stores rows"
         request.service.tokens.check(request.fields, LEARN, what)
@@ -207,7 +208,7 @@ async def _predict_pending(
     began: float,
 ) -> Response:
     """Predict rows and store them until their labels arrive."""
-    seconds = (decoded.parameters or {}).get("seconds", _DAY)
+    seconds = (decoded.parameters or {}).get("seconds", DAY)
     work = partial(served.writer.predict_pending, decoded.rows.X, seconds)
     version, predictions, ids = await _written(request, served, len(decoded.rows), work)
     served.gauges.observe_predict(len(ids), time.perf_counter() - began)

@@ -126,8 +126,8 @@ def with_roles(X: Array | Table, parts: Mapping[str, Array], place: _Place) -> D
             must = f"have {len(X):,} rows, like the features"
             raise request_error(where, must, f"{len(part):,}", "Send one value per row")
         checked[role] = _CHECKS[role](part, where)
-    weight = checked.get("sample_weight")
-    return DecodedRequest(Rows(X, checked.get("y"), weight, checked.get("time")))
+    weight, time = checked.get("sample_weight"), checked.get("time")
+    return DecodedRequest(Rows(X, checked.get("y"), weight=weight, time=time))
 
 
 def _features(named: dict[str, Array], place: _Place) -> Array | Table:
