@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from onepass.learners import prototypes
+from onepass.learners.art_ipca import ARTIPCAClassifier
 from onepass.learners.prototypes import (
     ROW_SIMILARITIES,
     SIMILARITIES,
@@ -232,3 +233,19 @@ def test_scores_within_block_are_those_before_each_row(
         expected = stock.best(X[row], kind, 3)[0] if scored[i] else np.zeros(3)
         np.testing.assert_array_equal(scores[i], expected)
         stock, _ = match_and_update(stock, rules, X[row], X[row], labels[row], s[row])
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_probabilities_do_not_depend_on_blocks(levels: int, rng: np.random.Generator) -> None:
+    X = rng.normal(size=(300, 30)) + 2.0 * np.repeat(rng.normal(size=(4, 30)), 75, axis=0)
+    y, order = np.repeat(np.arange(4), 75), rng.permutation(300)
+    X, y = X[order], y[order]
+    learners = [ARTIPCAClassifier(levels=levels) for _ in range(3)]
+    for learner, block in zip(learners, (1, 10, 300), strict=True):
+        for i in range(0, 300, block):
+            learner.partial_fit(X[i : i + block], y[i : i + block])
+    for learner in learners[1:]:
+        np.testing.assert_allclose(learner.calibration_, learners[0].calibration_, rtol=1e-9)
+        np.testing.assert_allclose(
+            learner.predict_proba(X), learners[0].predict_proba(X), rtol=1e-9
+        )

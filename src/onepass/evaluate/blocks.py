@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,8 @@ def _as_rows(stream: Iterable[object]) -> Iterator[Rows]:
             skipped = int(getattr(given, "skipped", 0))
             X, y = _features(given.X), _as_targets(given.y)
             given = Rows(X, y, **more, first=first, skipped=skipped)
+        elif not given.first and given.numbers is None:
+            given = replace(given, first=first)
         first += len(given) + given.skipped
         yield given
 

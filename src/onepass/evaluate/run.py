@@ -252,7 +252,9 @@ class PrequentialRun:
             "pending": None,
         }
         if pending is not None:
-            state["pending"] = {"X": pending.X, "y": pending.y, "due": pending.time}
+            state["pending"] = {
+                "X": pending.X, "y": pending.y, "due": pending.time, "weight": pending.weight,
+            }  # fmt: skip
         found: dict[str, Any] = state_dict(state, place)
         return found
 
@@ -325,12 +327,14 @@ class PrequentialRun:
         )
 
 
-def _pending(X: Any, y: Any, due: Any) -> Rows:
+def _pending(X: Any, y: Any, due: Any, weight: Any) -> Rows:
     """Return the pending rows of a checkpoint; raise ValueError if they are damaged."""
     arrays = type(X) in {Table, np.ndarray} and type(y) is type(due) is np.ndarray
     if not arrays or not len(X) == len(y) == due.size or due.dtype.kind not in "ifM":
         raise ValueError("the pending rows are damaged")
-    return Rows(X, y, time=due, numbers=np.full(len(due), -1))
+    if weight is not None and np.shape(weight) != due.shape:
+        raise ValueError("the weights of the pending rows are damaged")
+    return Rows(X, y, weight=weight, time=due, numbers=np.full(len(due), -1))
 
 
 def _decoded(model: Any, state: Any, place: str) -> Any:

@@ -154,7 +154,7 @@ class PrototypeTree:
             node = node.with_axes(node.updated_axes("joined", (X, s, labels), places, level))
         elif self.axes is not None and len(places) and self.mode == "incremental":
             ends = [int(places[k - 1]) + 1 for k in self.axes.checkpoints(len(places))]
-            ends[-1] = n
+            ends += [n] if ends[-1] < n else []
         matches, scores = np.full((n, 3), -1), np.zeros((n, level.c))
         for begin, end in pairwise((0, *ends)):
             rows = slice(begin, end)
