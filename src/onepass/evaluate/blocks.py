@@ -139,10 +139,12 @@ def locating(rows: Rows, place: str = "") -> Iterator[None]:
     Examples
     --------
     >>> rows = Rows(np.zeros((5, 1)), first=5, place="b.csv: row {}".format)
-    >>> with locating(rows, "here"):
-    ...     raise OnepassError("`X` holds nan", remedy="Drop the row.", row=2)
-    Traceback (most recent call last):
-    onepass.errors.OnepassError: here: `X` holds nan in row 2. Drop the row. (Row 2 of ... row 7.)
+    >>> try:
+    ...     with locating(rows, "here"):
+    ...         raise OnepassError("`X` holds nan", remedy="Drop the row.", row=2)
+    ... except OnepassError as error:
+    ...     print(error)
+    here: `X` holds nan in row 2. Drop the row. (Row 2 of the block is b.csv: row 7.)
     """
     try:
         yield

@@ -590,6 +590,7 @@ class Writer:
 
     # -- calls ----------------------------------------------------------------------------------
 
+    @calling("Durable.predict_pending")
     def predict_pending(self, X: TableLike, seconds: float) -> tuple[int, Array, list[str]]:
         """Return the version, and the results of ``Durable.predict_pending``; for other threads."""
         block = read_rows(X, None)
@@ -605,6 +606,7 @@ class Writer:
         request.wait()
         return version, predicted, ids
 
+    @calling(_LEARN)
     def enqueue(
         self,
         rows: Rows,

@@ -92,9 +92,9 @@ def read(body: bytes, limits: Limits = _NO_LIMITS) -> DecodedRequest:
 
     Examples
     --------
-    >>> read(b'{"dataframe_records": [{"speed": 3}, {"speed": null}]}').X["speed"]
+    >>> read(b'{"dataframe_records": [{"speed": 3}, {"speed": null}]}').rows.X["speed"]
     array([ 3., nan])
-    >>> read(b'{"inputs": [[1, 2], [3, 4]]}').X
+    >>> read(b'{"inputs": [[1, 2], [3, 4]]}').rows.X
     array([[1., 2.],
            [3., 4.]])
     """
@@ -209,7 +209,7 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS) -> DecodedRequest:
 
     Examples
     --------
-    >>> read_csv(b"speed,gear\n3,low\n,high\n").X["speed"]
+    >>> read_csv(b"speed,gear\n3,low\n,high\n").rows.X["speed"]
     array([ 3., nan])
     """
     _check_size(body, limits)

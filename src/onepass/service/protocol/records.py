@@ -129,9 +129,9 @@ def read(
 
     Examples
     --------
-    >>> read(b'{"x": {"speed": 3.0, "gear": "low"}, "y": 9}', learning=True).X["gear"]
+    >>> read(b'{"x": {"speed": 3.0, "gear": "low"}, "y": 9}', learning=True).rows.X["gear"]
     array(['low'], dtype=object)
-    >>> read(b'{"x": [[1, 2], [3, 4]]}').X
+    >>> read(b'{"x": [[1, 2], [3, 4]]}').rows.X
     array([[1., 2.],
            [3., 4.]])
     """

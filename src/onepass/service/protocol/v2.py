@@ -267,7 +267,7 @@ def read(
     Examples
     --------
     >>> body = b'{"inputs": [{"name": "X", "shape": [2, 1], "datatype": "FP64", "data": [3, 4.5]}]}'
-    >>> read(body).X
+    >>> read(body).rows.X
     array([[3. ],
            [4.5]])
     """
