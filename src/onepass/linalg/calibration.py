@@ -71,11 +71,6 @@ def _next_row(i: int) -> int:
     return drawn if drawn >= i else _next_row((interval + 1) * step)
 
 
-def uses(i: int) -> bool:
-    """Whether row i is used."""
-    return _next_row(i) == i
-
-
 def rows(first: int, n: int) -> Iterator[int]:
     """The rows that are used of n rows, numbered from 0, of which the first has this index."""
     i = _next_row(first)
