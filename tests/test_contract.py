@@ -598,8 +598,8 @@ def test_interrupt_leaves_learner_unchanged(
     before = snapshot(learner)
     real = type(learner)._learn
 
-    def learn_then_stop(self: Any, *args: Any) -> None:
-        real(self, *args)
+    def learn_then_stop(self: Any, *args: Any, **kwargs: Any) -> None:
+        real(self, *args, **kwargs)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(type(learner), "_learn", learn_then_stop)

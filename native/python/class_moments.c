@@ -17,12 +17,12 @@ enum { SPAN = 128 }; /* rows that are scored together */
 typedef void Syrk(char *uplo, char *trans, int *n, int *k, double *alpha, double *a, int *lda,
                   double *beta, double *c, int *ldc);
 
-/* Parts of a vector for c classes, d features and k covariances: the numbers of rows (c), their
-   weights (c), the first rows (c, d), the means relative to them (c, d), and the sums of squares
-   (k, d, d), upper triangles. */
+/* Parts of a vector for c classes, d features and k covariances: the number of rows, those of each
+   class (c), their weights (c), the first rows (c, d), the means relative to them (c, d), and the
+   sums of squares (k, d, d), upper triangles. */
 typedef struct {
     ptrdiff_t k, c, d;
-    double *rows, *mass, *origins, *offsets, *sums;
+    double *seen, *rows, *mass, *origins, *offsets, *sums;
 } Moments;
 
 /* The size of a vector; -1 if the numbers are negative or too large. */
@@ -31,13 +31,13 @@ static Py_ssize_t moments_size(Py_ssize_t k, Py_ssize_t c, Py_ssize_t d)
     if (c < 0 || d < 0 || c > INT_MAX / SPAN || d > INT_MAX / SPAN || (k != 0 && k != 1 && k != c))
         return -1;
     const Py_ssize_t means = numbers_in(2 * c, d + 1), sums = numbers_in(numbers_in(k, d), d);
-    return means < 0 || sums < 0 || sums > PY_SSIZE_T_MAX - means ? -1 : means + sums;
+    return means < 0 || sums < 0 || sums >= PY_SSIZE_T_MAX - means ? -1 : 1 + means + sums;
 }
 
 static Moments moments_of(double *vector, ptrdiff_t k, ptrdiff_t c, ptrdiff_t d)
 {
-    double *origins = vector + 2 * c, *offsets = origins + c * d;
-    return (Moments){k, c, d, vector, vector + c, origins, offsets, offsets + c * d};
+    double *rows = vector + 1, *origins = rows + 2 * c, *offsets = origins + c * d;
+    return (Moments){k, c, d, vector, rows, rows + c, origins, offsets, offsets + c * d};
 }
 
 /* Move the mean of class y by a row x of weight w, and write the row that is added to the sums. */
@@ -55,6 +55,7 @@ EVERY_MACHINE static void move_mean(const Moments *m, ptrdiff_t y, const double 
     }
     m->mass[y] = mass + w;
     m->rows[y] += 1.0;
+    *m->seen += 1.0;
 }
 
 /* Learn rows one after the other; `work` is for n rows, `ends` for c + 1 indices. The rows that are

@@ -63,7 +63,7 @@ def test_sizes_that_overflow_are_refused() -> None:
             "class_quadratic_scores",
             (1, -1, zeros(0), (zeros(72),), zeros(1), 1, zeros(0), zeros(1)),
         ),
-        ("class_quadratic_scores", (1, 1, zeros(4), (), zeros(1), 1, zeros(1), zeros(1))),
+        ("class_quadratic_scores", (1, 1, zeros(5), (), zeros(1), 1, zeros(1), zeros(1))),
         ("class_factor", (-3, zeros(9), 1.0, 0.0, zeros(72))),
         ("kalman", (1, 1, HUGE, 1, 1.0, *[zeros(0)] * 4, None, None, *[zeros(0)] * 4)),
     ]

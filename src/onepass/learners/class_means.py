@@ -65,7 +65,7 @@ class Moments:
 
     Parameters
     ----------
-    vector : ndarray of shape (2 c + 2 c d + k d²,)
+    vector : ndarray of shape (1 + 2 c + 2 c d + k d²,)
         The parts below, one after the other.
     c, d : int
         The numbers of classes and features.
@@ -78,13 +78,13 @@ class Moments:
     d: int
     covariances: CovarianceType
     cached: tuple[Any, Any] | None = field(init=False, repr=False, default=None)
-    """The numbers of rows, and what was derived from the moments after these."""
+    """The number of rows, and what was derived from the moments after these."""
 
     @classmethod
     def start(cls, d: int, c: int, covariances: CovarianceType) -> Moments:
         """The moments before the first row."""
         k = _matrices(covariances, c)
-        return cls(np.zeros(2 * c * (1 + d) + k * d * d), c, d, covariances)
+        return cls(np.zeros(1 + 2 * c * (1 + d) + k * d * d), c, d, covariances)
 
     def __reduce__(self) -> Any:
         return Moments, (self.vector, self.c, self.d, self.covariances)
@@ -98,31 +98,37 @@ class Moments:
         size = self._means_end + _matrices(self.covariances, self.c) * self.d * self.d
         if self.vector.shape != (size,) or self.vector.dtype != np.float64:
             return False
-        return bool(((self.rows >= 0.0) & (self.rows % 1.0 == 0.0)).all())
+        whole = (self.rows >= 0.0) & (self.rows % 1.0 == 0.0)
+        return bool(whole.all()) and self.vector[0] == self.rows.sum()
 
     @property
     def _means_end(self) -> int:
-        return 2 * self.c * (1 + self.d)
+        return 1 + 2 * self.c * (1 + self.d)
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return int(self.vector.item(0))
 
     @property
     def rows(self) -> Floats:
         """The number of rows of each class, (c,)."""
-        return self.vector[: self.c]
+        return self.vector[1 : 1 + self.c]
 
     @property
     def mass(self) -> Floats:
         """M_k, (c,)."""
-        return self.vector[self.c : 2 * self.c]
+        return self.vector[1 + self.c : 1 + 2 * self.c]
 
     @property
     def origins(self) -> Floats:
         """The first row of each class, (c, d); 0 for a class without rows."""
-        return self.vector[2 * self.c : self.c * (2 + self.d)].reshape(self.c, self.d)
+        return self.vector[1 + 2 * self.c : 1 + self.c * (2 + self.d)].reshape(self.c, self.d)
 
     @property
     def offsets(self) -> Floats:
         """μ_k relative to the first row, (c, d)."""
-        return self.vector[self.c * (2 + self.d) : self._means_end].reshape(self.c, self.d)
+        return self.vector[1 + self.c * (2 + self.d) : self._means_end].reshape(self.c, self.d)
 
     @property
     def triangles(self) -> Floats:
@@ -148,9 +154,9 @@ class Moments:
 
     def derived(self, compute: Callable[[Moments], Any]) -> Any:
         """The value of a function of the moments, computed once for the same rows."""
-        rows, cached = self.vector[: self.c].tobytes(), self.cached
-        if cached is None or cached[0] != rows:
-            cached = self.cached = rows, compute(self)
+        n, cached = self.vector.item(0), self.cached
+        if cached is None or cached[0] != n:
+            cached = self.cached = n, compute(self)
         return cached[1]
 
     def shared(self) -> Moments:
@@ -216,6 +222,7 @@ class Moments:
             offsets[k] += share * apart  # (1)
             mass[k] += w
             self.rows[k] += 1.0
+        self.vector[0] += len(X)
         for k in range(len(self.triangles)):
             of_class = rows if self.covariances == "pooled" else rows[labels == k]
             self.triangles[k] += np.triu(of_class.T @ of_class)
@@ -229,7 +236,7 @@ class Moments:
     def extended(self, at: Array, d: int, outputs: Array, c: int) -> Moments:
         """Extend the moments to d features and c classes; the new moments are zero."""
         new = Moments.start(d, c, self.covariances)
-        new.rows[outputs] = self.rows
+        new.vector[0], new.rows[outputs] = self.n, self.rows
         new.mass[outputs] = self.mass
         new.origins[np.ix_(outputs, at)] = self.origins
         new.offsets[np.ix_(outputs, at)] = self.offsets
@@ -245,7 +252,7 @@ class Moments:
         one, two = self.seen[:, None], other.seen[:, None]
         apart = (other.origins - self.origins) + (other.offsets - self.offsets)
         apart = np.where(one & two, apart, 0.0)
-        new.rows[:] = self.rows + other.rows
+        new.vector[0], new.rows[:] = self.n + other.n, self.rows + other.rows
         new.mass[:] = total
         new.origins[:] = np.where(one, self.origins, other.origins)
         new.offsets[:] = np.where(one, self.offsets, other.offsets) + share * apart  # (1)
@@ -348,7 +355,7 @@ class _RowsSeen(StateAttribute):
     copied, saved = False, True
 
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
-        return self if owner is None else int(sum(owner._learned().rows.tolist()))  # noqa: SLF001
+        return self if owner is None else owner._learned().n  # noqa: SLF001
 
     def __set__(self, owner: Any, value: object) -> None:
         """Ignore the value, as the moments have it."""
@@ -378,9 +385,12 @@ class _SingleRows:
         if not self._reader.example(x, y, sample_weight, example):
             return False
         row, label, weight = example[None, :-2], example[-2:-1], example[-1:]
-        due = learner._calibrated and [*calibration.rows(learner.rows_seen_, 1)]  # noqa: SLF001
-        scores = learner._class_scores(own["moments_"], row) if due else None  # noqa: SLF001
-        while not own["moments_"].learn(row, label, weight, own.get("calibration_"), scores):
+        moments, scores, n = own["moments_"], None, own["moments_"].n
+        if learner._calibrated and calibration.next_row(n) == n:  # noqa: SLF001
+            scores = learner._class_scores(moments, row)  # noqa: SLF001
+        while not own["moments_"].learn(
+            row, label, weight, None if scores is None else own["calibration_"], scores
+        ):
             parts = {name: own[name] for name in ("moments_", "calibration_") if name in own}
             own.update({name: part.copy() for name, part in parts.items()})  # shared with a copy
         return True
@@ -507,8 +517,8 @@ class ClassLearner(Classifier):
         description = None if native.loops is None else row_format(self)
         if description is None or linalg.magnitude(moments.means) > _MODERATE:
             return
-        if "calibration_" in own:
-            own["calibration_"] = own["calibration_"].copy()
+        if self._calibrated:
+            own["calibration_"] = np.array(self.calibration_)
         reader = native.loops.Format(moments.d, moments.c, description)  # type: ignore[union-attr]
         own["_single"] = _SingleRows(self, reader)
 

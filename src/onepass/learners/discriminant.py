@@ -454,10 +454,10 @@ class StreamingQDA(Posterior):
 
     def _class_scores(self, moments: Moments, X: Floats) -> Floats:
         c, d, n = moments.c, moments.d, len(X)
-        means = moments.vector[: 2 * c * (1 + d)].copy()  # another thread may learn meanwhile
+        means = moments.vector[: 1 + 2 * c * (1 + d)].copy()  # another thread may learn meanwhile
         factors = moments.derived(self._factors)[0]
         if native.loops is not None:
-            scores, shares = np.empty((n, c)), self._shares(means[c : 2 * c])
+            scores, shares = np.empty((n, c)), self._shares(means[1 + c : 1 + 2 * c])
             native.loops.class_quadratic_scores(c, d, means, factors, shares, n, X, scores)
             return scores
         scores = np.zeros((n, c))
