@@ -3,6 +3,7 @@
 import copy
 import pickle
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -238,6 +239,47 @@ def content(learner: Any) -> tuple[Any, ...]:
     return learner.rows_seen_, *learner.classes_, *(array.tobytes() for array in arrays)
 
 
+def at_instruction(i: int, action: Any, call: Any) -> bool:
+    """Call a function and, at its instruction i, another one; return whether it has so many."""
+    left, former, done = iter(range(i)), sys.gettrace(), []
+
+    def trace(frame: Any, event: str, argument: object) -> Any:
+        del argument
+        frame.f_trace_opcodes = True
+        if event == "opcode" and not done and next(left, None) is None:
+            done.append(i)
+            action()
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(former)
+    return bool(done)
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_row_learned_during_a_prediction(model: Any, rng: np.random.Generator) -> None:
+    """At any instruction, where another thread may learn it."""
+    X, y = measured(rng, 60, 3, 3)
+    learner, i = learned_by_rows(clone(model), X, y), 0
+
+    def learn() -> None:
+        learner.learn_one(X[i % 60], y[i % 60])
+
+    while i < 400 and at_instruction(i, learn, lambda: learner.predict_one(X[0])):
+        fresh = pickle.loads(pickle.dumps(learner))  # noqa: S301  its own
+        np.testing.assert_array_equal(learner.decision_function(X), fresh.decision_function(X))
+        i += 1
+        learn()
+    assert i > 50
+
+
 @pytest.mark.skipif(native.loops is None, reason="the loops are not built")
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 @pytest.mark.parametrize("copied", ["alone", "shared"])
@@ -253,30 +295,19 @@ def test_interrupted_row_is_learned_wholly_or_not_at_all(
 
     before, after = content(prepared()), content(prepared().learn_one(X[39], y[39]))
     assert after[0] == before[0] + 1
-    former, found = sys.gettrace(), []
-    while not found or found[-1] != "completed":
-        twin, left = prepared(), iter(range(len(found)))
+    for i in range(10_000):
+        twin = prepared()
         assert twin._single is not None
         frozen = twin.frozen_copy() if copied == "shared" else None
-
-        def trace(frame: Any, event: str, argument: object, left: Any = left) -> Any:
-            del argument
-            frame.f_trace_opcodes = True
-            if event == "opcode" and next(left, None) is None:
-                raise KeyboardInterrupt
-            return trace
-
-        sys.settrace(trace)
         try:
-            twin.learn_one(X[39], y[39])
-            found.append("completed")
+            interrupted = at_instruction(i, interrupt, partial(twin.learn_one, X[39], y[39]))
         except KeyboardInterrupt:
-            found.append("interrupted")
-        finally:
-            sys.settrace(former)
+            interrupted = True
         assert content(twin) in {before, after}
         assert frozen is None or content(frozen) == before
-    assert len(found) > 50
+        if not interrupted:
+            break
+    assert i > 50
 
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)
