@@ -305,7 +305,7 @@ def test_learned_attributes_end_with_an_underscore(case: Case) -> None:
     X = features(N)
     learner = case().fit(X, make_targets(case, X)).learn_one(X[0], make_targets(case, X)[0])
     learned = set(vars(learner)) - set(learner.get_params(deep=False))
-    derived = {"_compiled", *getattr(learner, "_derived", ())}
+    derived = {"_single", *getattr(learner, "_derived", ())}
     assert all(re.fullmatch(r"[a-z][a-z0-9_]*_", name) for name in learned - derived), learned
 
 
@@ -594,13 +594,13 @@ def test_interrupt_leaves_learner_unchanged(
     X = features(N)
     y = make_targets(case, X)
     learner = case().fit(X, y) if fitted else case()
-    if getattr(learner, "_compiled", None) is not None:  # which does not call _learn
+    if hasattr(learner, "_decompile"):  # compiled code does not call _learn
         learner._decompile()
     before = snapshot(learner)
     real = type(learner)._learn
 
-    def learn_then_stop(self: Any, *args: Any) -> None:
-        real(self, *args)
+    def learn_then_stop(self: Any, *args: Any, **kwargs: Any) -> None:
+        real(self, *args, **kwargs)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(type(learner), "_learn", learn_then_stop)

@@ -57,11 +57,11 @@ PyObject *columns_lengths(PyObject *module, PyObject *args);
 
 /* Other functions, to be added to a module. */
 PyObject *kalman(PyObject *module, PyObject *args);
-PyObject *class_along(PyObject *module, PyObject *args);
+PyObject *class_coefficients(PyObject *module, PyObject *args);
 PyObject *class_factor(PyObject *module, PyObject *args);
 PyObject *class_learn(PyObject *module, PyObject *args);
-PyObject *class_lines(PyObject *module, PyObject *args);
-PyObject *class_quadratic(PyObject *module, PyObject *args);
+PyObject *class_linear_scores(PyObject *module, PyObject *args);
+PyObject *class_quadratic_scores(PyObject *module, PyObject *args);
 PyObject *calibrated(PyObject *module, PyObject *args);
 PyObject *secular(PyObject *module, PyObject *args);
 PyObject *named_row(PyObject *module, PyObject *args);

@@ -25,9 +25,7 @@ static double within_one(double step)
     return fmin(fmax(step, -1.0), 1.0);
 }
 
-/* The step of one row. */
-static void calibrate_state(double *state, ptrdiff_t c, const double *scores, ptrdiff_t y,
-                            double weight)
+void calibrate_state(double *state, ptrdiff_t c, const double *scores, ptrdiff_t y, double weight)
 {
     double *const head = state;
     double *const of = state ? state + CLASSES_AT : NULL; /* a and h of each class */

@@ -28,7 +28,8 @@ static inline double *calibration_of(const Calibration *calibration, ptrdiff_t c
     return calibration->size == CLASSES_AT + 2 * c ? calibration->state : NULL;
 }
 
-/* Update the state with the scores (c) of a row of class y and its weight. */
+/* Update a state or NULL with the scores (c) of a row of class y and its weight. */
+void calibrate_state(double *state, ptrdiff_t c, const double *scores, ptrdiff_t y, double weight);
 void calibrate(Calibration *calibration, ptrdiff_t c, const double *scores, ptrdiff_t y,
                double weight);
 

@@ -7,127 +7,122 @@
 #include <math.h>
 #include <string.h>
 
+#include "calibration.h"
 #include "machine.h"
+#include "reading.h"
 
-static const double UNSEEN = -DBL_MAX / 4; /* the score of a class without rows */
-enum { SPAN = 128 };                       /* rows that are scored together */
+enum { SPAN = 128 }; /* rows that are scored together */
 
 /* BLAS's dsyrk; an upper triangle in the order of C is a lower one of Fortran. */
 typedef void Syrk(char *uplo, char *trans, int *n, int *k, double *alpha, double *a, int *lda,
                   double *beta, double *c, int *ldc);
 
-/* Parts of a vector for c classes, d features and k covariances: the weights (c), the first rows
-   (c, d), the means relative to them (c, d), and the sums of squares (k, d, d), upper triangles. */
+/* Parts of a vector for c classes, d features and k covariances: the number of rows, those of each
+   class (c), their weights (c), the first rows (c, d), the means relative to them (c, d), and the
+   sums of squares (k, d, d), upper triangles. */
 typedef struct {
     ptrdiff_t k, c, d;
-    double *mass, *origins, *offsets, *sums;
+    double *seen, *rows, *mass, *origins, *offsets, *sums;
 } Moments;
 
+/* The size of a vector; -1 if the numbers are negative or too large. */
 static Py_ssize_t moments_size(Py_ssize_t k, Py_ssize_t c, Py_ssize_t d)
 {
-    const int good = (k == 0 || k == 1 || k == c) && d <= INT_MAX / SPAN && c <= INT_MAX / SPAN;
-    const Py_ssize_t means = numbers_in(2 * numbers_in(c, d) + c, 1);
-    return good ? means + numbers_in(numbers_in(k, d), d) : -1;
+    if (c < 0 || d < 0 || c > INT_MAX / SPAN || d > INT_MAX / SPAN || (k != 0 && k != 1 && k != c))
+        return -1;
+    const Py_ssize_t means = numbers_in(2 * c, d + 1), sums = numbers_in(numbers_in(k, d), d);
+    return means < 0 || sums < 0 || sums >= PY_SSIZE_T_MAX - means ? -1 : 1 + means + sums;
 }
 
 static Moments moments_of(double *vector, ptrdiff_t k, ptrdiff_t c, ptrdiff_t d)
 {
-    double *origins = vector + c;
-    return (Moments){k, c, d, vector, origins, origins + c * d, origins + 2 * c * d};
+    double *rows = vector + 1, *origins = rows + 2 * c, *offsets = origins + c * d;
+    return (Moments){k, c, d, vector, rows, rows + c, origins, offsets, offsets + c * d};
 }
 
-/* Move the mean of class y by a row x of weight w, and write the row that is added to the sums.
-   Returns 0 if the row is farther than `limit` from the mean; nothing has changed then. */
-EVERY_MACHINE static int move_mean(const Moments *m, ptrdiff_t y, const double *x, double w,
-                                   double limit, double *apart)
+/* Move the mean of class y by a row x of weight w, and write the row that is added to the sums. */
+EVERY_MACHINE static void move_mean(const Moments *m, ptrdiff_t y, const double *x, double w,
+                                    double *apart)
 {
     double *origin = m->origins + y * m->d, *offset = m->offsets + y * m->d;
     const double mass = m->mass[y], share = w / (mass + w), root = sqrt(share * mass);
-    int near = 1;
-    for (ptrdiff_t j = 0; j < m->d; j++) {
-        apart[j] = mass > 0.0 ? (x[j] - origin[j]) - offset[j] : 0.0;
-        near &= fabs(apart[j]) <= limit;
-    }
-    if (!near)
-        return 0;
     if (!(mass > 0.0))
         memcpy(origin, x, m->d * sizeof *x);
     for (ptrdiff_t j = 0; j < m->d; j++) {
+        apart[j] = (x[j] - origin[j]) - offset[j];
         offset[j] += share * apart[j]; /* (1) */
         apart[j] *= root;              /* (2) */
     }
     m->mass[y] = mass + w;
-    return 1;
+    m->rows[y] += 1.0;
+    *m->seen += 1.0;
 }
 
-/* Learn rows one after the other; `rows` has room for n rows, `ends` for c + 1 indices. The rows
-   that are added to the sums are grouped by covariance. Returns the number of rows learned. */
-static Py_ssize_t learn(Syrk *syrk, const Moments *m, Py_ssize_t n, const double *X,
-                        const double *labels, const double *weights, double limit, double *rows,
-                        Py_ssize_t *ends)
+/* Learn rows one after the other; `work` is for n rows, `ends` for c + 1 indices. The rows that are
+   added to the sums are grouped by covariance. */
+static void learn(Syrk *syrk, const Moments *m, Py_ssize_t n, const double *X,
+                  const double *labels, const double *weights, double *work, Py_ssize_t *ends)
 {
     const int each = m->k > 1;
     const ptrdiff_t d = m->d;
-    Py_ssize_t learned = 0;
     memset(ends, 0, (m->c + 1) * sizeof *ends);
     for (Py_ssize_t i = 0; i < n; i++)
         ends[each ? (Py_ssize_t)labels[i] + 1 : 1]++;
     for (ptrdiff_t k = 0; k < m->c; k++)
         ends[k + 1] += ends[k]; /* ends[k] is the start of k, and then moves to its end */
-    for (; learned < n; learned++) {
-        const ptrdiff_t y = (ptrdiff_t)labels[learned];
-        Py_ssize_t *place = ends + (each ? y : 0);
-        if (!move_mean(m, y, X + learned * d, weights[learned], limit, rows + *place * d))
-            break;
-        (*place)++;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        const ptrdiff_t y = (ptrdiff_t)labels[i];
+        move_mean(m, y, X + i * d, weights[i], work + ends[each ? y : 0]++ * d);
     }
     Py_ssize_t start = 0;
     for (ptrdiff_t k = 0; k < m->k; start = ends[k++]) {
         int size = (int)d, count = (int)(ends[k] - start);
         double one = 1.0;
         if (count)
-            syrk("L", "N", &size, &count, &one, rows + start * d, &size, &one, m->sums + k * d * d,
+            syrk("L", "N", &size, &count, &one, work + start * d, &size, &one, m->sums + k * d * d,
                  &size);
     }
-    return learned;
 }
 
-/* class_learn(syrk, k, c, d, vector, n, X, labels, weights, limit) */
+/* class_learn(syrk, k, c, d, vector, n, X, labels, weights, calibration, scores) */
 PyObject *class_learn(PyObject *module, PyObject *args)
 {
     Arrays a;
     PyObject *capsule;
-    Py_ssize_t n, k, c, d, learned = 0;
-    double limit;
+    Py_ssize_t n, k, c, d;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OnnnOnOOOd:class_learn", &capsule, &k, &c, &d, &a.given[0], &n,
-                          &a.given[1], &a.given[2], &a.given[3], &limit))
+    if (!PyArg_ParseTuple(args, "OnnnOnOOOOO:class_learn", &capsule, &k, &c, &d, &a.given[0], &n,
+                          &a.given[1], &a.given[2], &a.given[3], &a.given[4], &a.given[5]))
         return NULL;
     if (!PyCapsule_CheckExact(capsule))
         return PyErr_Format(PyExc_TypeError, "class_learn: expected BLAS's dsyrk in a capsule");
     Syrk *syrk = PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule));
     const Py_ssize_t numbers = n > INT_MAX / 2 ? -1 : numbers_in(n, d);
-    const Py_ssize_t sizes[] = {moments_size(k, c, d), numbers, n, n};
-    int good = acquire_arrays(&a, 4, "dddd", sizes, 1, 0);
-    const double *labels = good ? a.at[2] : NULL;
+    const Py_ssize_t sizes[] = {moments_size(k, c, d),         numbers, n, n,
+                                numbers_in(c, 2) + CLASSES_AT, numbers_in(n, c)};
+    int good = acquire_arrays(&a, 6, "dddddd", sizes, 1 << 4, 3 << 4);
+    const int writable = good && !a.view[0].readonly;
+    const double *labels = good ? a.at[2] : NULL, *weights = good ? a.at[3] : NULL;
     for (Py_ssize_t i = 0; good && i < n; i++)
         if (!(labels[i] >= 0.0 && labels[i] < (double)c)) {
             PyErr_Format(PyExc_ValueError, "class_learn: expected classes below %zd", c);
             good = 0;
         }
-    double *room = good ? PyMem_Malloc((numbers + 1 + c + 1) * sizeof *room) : NULL;
-    if (room) {
+    double *work = good ? PyMem_Malloc((numbers + 1 + c + 1) * sizeof *work) : NULL;
+    if (good && !work)
+        good = PyErr_NoMemory() != NULL;
+    if (good && writable) {
         const Moments m = moments_of(a.at[0], k, c, d);
         PyThreadState *state = n > 1 ? PyEval_SaveThread() : NULL;
-        learned = learn(syrk, &m, n, a.at[1], labels, a.at[3], limit, room,
-                        (Py_ssize_t *)(room + numbers + 1));
+        learn(syrk, &m, n, a.at[1], labels, weights, work, (Py_ssize_t *)(work + numbers + 1));
+        for (Py_ssize_t i = 0; a.at[4] && a.at[5] && i < n; i++)
+            calibrate_state(a.at[4], c, (double *)a.at[5] + i * c, (ptrdiff_t)labels[i], weights[i]);
         if (state)
             PyEval_RestoreThread(state);
-        PyMem_Free(room);
-    } else if (good)
-        PyErr_NoMemory();
+    }
+    PyMem_Free(work);
     release_arrays(&a);
-    return room ? PyLong_FromSsize_t(learned) : NULL;
+    return good ? PyBool_FromLong(writable) : NULL;
 }
 
 /* The length of a row of d numbers and one more, in whole vectors. */
@@ -296,19 +291,19 @@ static void set_unit(double *row, ptrdiff_t d)
         row[j] /= length;
 }
 
-/* Write the means of the classes with rows, less their mean, to `lines`, or of length 1 if
+/* Write the means of the classes with rows, less their mean, to `coefficients`, or of length 1 if
    `cosine`; and log priors b, UNSEEN for classes without rows. */
-EVERY_MACHINE static void start_lines(const Moments *m, int cosine, const double *shares,
-                                      double *lines)
+EVERY_MACHINE static void start_coefficients(const Moments *m, int cosine, const double *shares,
+                                      double *coefficients)
 {
     const ptrdiff_t c = m->c, d = m->d, stride = stride_of(d);
-    double *origin = lines, *centre = lines + stride, *W = lines + 2 * stride;
+    double *origin = coefficients, *centre = coefficients + stride, *W = coefficients + 2 * stride;
     ptrdiff_t seen = 0;
-    double all = 0.0;
-    memset(lines, 0, (c + 2) * stride * sizeof *lines);
+    double total = 0.0;
+    memset(coefficients, 0, (c + 2) * stride * sizeof *coefficients);
     for (ptrdiff_t k = 0; k < c; k++) {
         const double *first = m->origins + k * d, *offset = m->offsets + k * d;
-        all += shares ? shares[k] : 0.0;
+        total += shares ? shares[k] : 0.0;
         if (!(m->mass[k] > 0.0))
             continue;
         if (!seen++ && !cosine)
@@ -327,28 +322,28 @@ EVERY_MACHINE static void start_lines(const Moments *m, int cosine, const double
             w[j] -= centre[j];
         if (cosine)
             set_unit(w, d);
-        w[d] = !known ? UNSEEN : shares ? log(shares[k] / all) : 0.0;
+        w[d] = !known ? UNSEEN : shares ? log(shares[k] / total) : 0.0;
     }
     centre[d] = cosine;
 }
 
-/* Divide the means by U^T U if U is given, and subtract half of their squares from b; `room` is for
+/* Divide the means by U^T U if U is given, and subtract half of their squares from b; `work` is for
    c numbers. */
-EVERY_MACHINE static void weigh(ptrdiff_t c, ptrdiff_t d, const double *U, double *W, double *room)
+EVERY_MACHINE static void weigh(ptrdiff_t c, ptrdiff_t d, const double *U, double *W, double *work)
 {
     const ptrdiff_t stride = stride_of(d);
     for (ptrdiff_t k = 0; k < c; k++) {
-        room[k] = W[k * stride + d];
+        work[k] = W[k * stride + d];
         W[k * stride + d] = 0.0;
     }
     if (U)
         eliminate(d, U, c, W);
     for (ptrdiff_t k = 0; k < c; k++)
-        room[k] -= 0.5 * product(W + k * stride, W + k * stride, d);
+        work[k] -= 0.5 * product(W + k * stride, W + k * stride, d);
     if (U)
         substitute(d, U, c, W);
     for (ptrdiff_t k = 0; k < c; k++)
-        W[k * stride + d] = room[k];
+        W[k * stride + d] = work[k];
 }
 
 /* Oracle approximating shrinkage of sums of n rows; `oas` in discriminant.py has the formula. */
@@ -369,27 +364,27 @@ EVERY_MACHINE static double oracle(ptrdiff_t d, double n, const double *sums)
     return apart > 0.0 ? fmin((squares + mean * mean) / apart, 1.0) : 1.0;
 }
 
-/* class_lines(k, c, d, vector, cosine, share, variance, shares, lines); share and variance are
+/* class_coefficients(k, c, d, vector, cosine, share, variance, shares, coefficients); share and variance are
    negative for oracle approximating shrinkage and for the mean variance. */
-PyObject *class_lines(PyObject *module, PyObject *args)
+PyObject *class_coefficients(PyObject *module, PyObject *args)
 {
     Arrays a;
     Py_ssize_t k, c, d;
     int cosine, regular = 1;
-    double share, variance, mass = 0.0, mean = 0.0, *room = NULL;
+    double share, variance, mass = 0.0, mean = 0.0, *work = NULL;
     (void)module;
-    if (!PyArg_ParseTuple(args, "nnnOpddOO:class_lines", &k, &c, &d, &a.given[0], &cosine, &share,
+    if (!PyArg_ParseTuple(args, "nnnOpddOO:class_coefficients", &k, &c, &d, &a.given[0], &cosine, &share,
                           &variance, &a.given[1], &a.given[2]))
         return NULL;
     const Py_ssize_t stride = stride_of(d);
     const Py_ssize_t sizes[] = {moments_size(k, c, d), c, numbers_in(c + 2, stride)};
     int good = acquire_arrays(&a, 3, "ddd", sizes, 1 << 2, 1 << 1);
-    if (good && !(room = PyMem_Malloc((c + k * (stride + 1) * stride) * sizeof *room + 1)))
+    if (good && !(work = PyMem_Malloc((c + (k > 0) * (stride + 1) * stride) * sizeof *work + 1)))
         good = PyErr_NoMemory() != NULL;
     if (good) {
         const Moments m = moments_of(a.at[0], k, c, d);
-        double *U = k ? room + c : NULL;
-        start_lines(&m, cosine, a.at[1], a.at[2]);
+        double *U = k ? work + c : NULL;
+        start_coefficients(&m, cosine, a.at[1], a.at[2]);
         for (ptrdiff_t i = 0; i < c; i++)
             mass += m.mass[i];
         for (ptrdiff_t i = 0; U && i < d; i++)
@@ -401,21 +396,21 @@ PyObject *class_lines(PyObject *module, PyObject *args)
         PyThreadState *state = release_if_long(U ? d : 0, c);
         regular = !U || factorise(d, U);
         if (regular && !cosine)
-            weigh(c, d, U, (double *)a.at[2] + 2 * stride, room);
+            weigh(c, d, U, (double *)a.at[2] + 2 * stride, work);
         if (state)
             PyEval_RestoreThread(state);
     }
-    PyMem_Free(room);
+    PyMem_Free(work);
     release_arrays(&a);
     return good ? PyBool_FromLong(regular) : NULL;
 }
 
-/* Scores of n rows along lines; `row` has room for one row. */
-EVERY_MACHINE static void score(ptrdiff_t c, ptrdiff_t d, const double *lines, ptrdiff_t n,
+/* Scores of n rows from coefficients; `row` has work for one row. */
+EVERY_MACHINE static void score(ptrdiff_t c, ptrdiff_t d, const double *coefficients, ptrdiff_t n,
                                 const double *X, double *scores, double *row)
 {
     const ptrdiff_t stride = stride_of(d);
-    const double *origin = lines, *centre = lines + stride, *W = lines + 2 * stride;
+    const double *origin = coefficients, *centre = coefficients + stride, *W = coefficients + 2 * stride;
     for (ptrdiff_t i = 0; i < n; i++) {
         for (ptrdiff_t j = 0; j < d; j++)
             row[j] = (X[i * d + j] - origin[j]) - centre[j];
@@ -428,13 +423,13 @@ EVERY_MACHINE static void score(ptrdiff_t c, ptrdiff_t d, const double *lines, p
     }
 }
 
-/* class_along(c, d, lines, n, X, scores) */
-PyObject *class_along(PyObject *module, PyObject *args)
+/* class_linear_scores(c, d, coefficients, n, X, scores) */
+PyObject *class_linear_scores(PyObject *module, PyObject *args)
 {
     Arrays a;
     Py_ssize_t n, c, d;
     (void)module;
-    if (!PyArg_ParseTuple(args, "nnOnOO:class_along", &c, &d, &a.given[0], &n, &a.given[1],
+    if (!PyArg_ParseTuple(args, "nnOnOO:class_linear_scores", &c, &d, &a.given[0], &n, &a.given[1],
                           &a.given[2]))
         return NULL;
     const Py_ssize_t sizes[] = {numbers_in(c + 2, stride_of(d)), numbers_in(n, d),
@@ -453,9 +448,9 @@ PyObject *class_along(PyObject *module, PyObject *args)
     return row ? Py_NewRef(Py_None) : NULL;
 }
 
-/* Scores -1/2 |U^-T (x - mean)|^2 + constant of n rows for one class; `room` is for SPAN rows. */
+/* Scores -1/2 |U^-T (x - mean)|^2 + constant of n rows for one class; `work` is for SPAN rows. */
 EVERY_MACHINE static void quadratic(const Moments *m, ptrdiff_t k, const double *U, double constant,
-                                    ptrdiff_t n, const double *X, double *scores, double *room)
+                                    ptrdiff_t n, const double *X, double *scores, double *work)
 {
     const double *origin = m->origins + k * m->d, *offset = m->offsets + k * m->d;
     const ptrdiff_t d = m->d, stride = stride_of(d);
@@ -463,57 +458,59 @@ EVERY_MACHINE static void quadratic(const Moments *m, ptrdiff_t k, const double 
         const ptrdiff_t count = n - i < SPAN ? n - i : SPAN;
         for (ptrdiff_t l = 0; l < count; l++)
             for (ptrdiff_t j = 0; j < stride; j++)
-                room[l * stride + j] = j < d ? (X[(i + l) * d + j] - origin[j]) - offset[j] : 0.0;
-        eliminate(d, U, count, room);
+                work[l * stride + j] = j < d ? (X[(i + l) * d + j] - origin[j]) - offset[j] : 0.0;
+        eliminate(d, U, count, work);
         for (ptrdiff_t l = 0; l < count; l++) {
-            const double *z = room + l * stride;
+            const double *z = work + l * stride;
             scores[(i + l) * m->c + k] = constant - 0.5 * product(z, z, d);
         }
     }
 }
 
-/* class_quadratic(c, d, means, factors, shares, n, X, scores) */
-PyObject *class_quadratic(PyObject *module, PyObject *args)
+/* class_quadratic_scores(c, d, means, factors, shares, n, X, scores) */
+PyObject *class_quadratic_scores(PyObject *module, PyObject *args)
 {
     Arrays a;
     PyObject *factors;
     Py_ssize_t n, c, d;
     (void)module;
-    if (!PyArg_ParseTuple(args, "nnOO!OnOO:class_quadratic", &c, &d, &a.given[0], &PyTuple_Type,
-                          &factors, &a.given[1], &n, &a.given[2], &a.given[3]))
+    if (!PyArg_ParseTuple(args, "nnOO!OnOO:class_quadratic_scores", &c, &d, &a.given[0],
+                          &PyTuple_Type, &factors, &a.given[1], &n, &a.given[2], &a.given[3]))
         return NULL;
     const Py_ssize_t stride = stride_of(d);
     const Py_ssize_t sizes[] = {moments_size(0, c, d), c, numbers_in(n, d), numbers_in(n, c)};
     int good = acquire_arrays(&a, 4, "dddd", sizes, 1 << 3, 0);
-    double *room = good ? PyMem_Malloc((n < SPAN ? n : SPAN) * stride * sizeof *room + 1) : NULL;
-    if (good && (!room || PyTuple_Size(factors) != c)) {
-        PyErr_Format(PyExc_ValueError, "class_quadratic: expected a factor for each class");
-        good = 0;
-    }
-    const Moments m = moments_of(good ? a.at[0] : NULL, 0, c, d);
-    const double *shares = a.at[1];
-    double all = 0.0;
-    for (Py_ssize_t k = 0; good && k < c; k++)
-        all += shares[k];
-    for (Py_ssize_t k = 0; good && k < c; k++) {
-        Py_buffer view;
-        double *scores = a.at[3];
-        if (!(m.mass[k] > 0.0)) {
-            for (Py_ssize_t i = 0; i < n; i++)
+    if (good && PyTuple_Size(factors) != c)
+        good = PyErr_Format(PyExc_ValueError, "class_quadratic_scores: expected c factors") != NULL;
+    double *work = good ? PyMem_Malloc((n < SPAN ? n : SPAN) * stride * sizeof *work + 1) : NULL;
+    if (good && !work)
+        good = PyErr_NoMemory() != NULL;
+    if (good) {
+        const Moments m = moments_of(a.at[0], 0, c, d);
+        const double *shares = a.at[1];
+        double total = 0.0, *scores = a.at[3];
+        for (Py_ssize_t k = 0; k < c; k++)
+            total += shares[k];
+        for (Py_ssize_t k = 0; good && k < c; k++) {
+            Py_buffer view;
+            for (Py_ssize_t i = 0; !(m.mass[k] > 0.0) && i < n; i++)
                 scores[i * c + k] = UNSEEN;
-            continue;
+            if (!(m.mass[k] > 0.0))
+                continue;
+            PyObject *factor = PyTuple_GetItem(factors, k);
+            const double *U = numbers_of(factor, "d", (stride + 1) * stride, 0, &view);
+            good = U != NULL;
+            if (!good)
+                break;
+            const double constant = log(shares[k] / total) - U[stride * stride + d];
+            PyThreadState *state = n > 1 ? PyEval_SaveThread() : NULL;
+            quadratic(&m, k, U, constant, n, a.at[2], scores, work);
+            if (state)
+                PyEval_RestoreThread(state);
+            PyBuffer_Release(&view);
         }
-        double *U = numbers_of(PyTuple_GetItem(factors, k), "d", (stride + 1) * stride, 0, &view);
-        good = U != NULL;
-        if (!good)
-            break;
-        PyThreadState *state = n > 1 ? PyEval_SaveThread() : NULL;
-        quadratic(&m, k, U, log(shares[k] / all) - U[stride * stride + d], n, a.at[2], scores, room);
-        if (state)
-            PyEval_RestoreThread(state);
-        PyBuffer_Release(&view);
     }
-    PyMem_Free(room);
+    PyMem_Free(work);
     release_arrays(&a);
     return good ? Py_NewRef(Py_None) : NULL;
 }

@@ -2,7 +2,6 @@
    onepass/native.py. */
 #include "buffers.h"
 
-#include <float.h>
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -13,7 +12,6 @@
 #include "reading.h"
 
 static const double HUGE_SQUARES = 1e200;
-static const double UNSEEN = -DBL_MAX / 4; /* the score of a class without rows */
 
 /* How single rows are read: no state, so that learners may share it. */
 typedef struct {
@@ -326,7 +324,9 @@ static PyObject *format_prediction(Format *self, PyObject *given)
 static PyObject *format_probabilities(Format *self, PyObject *const *args, Py_ssize_t count)
 {
     Py_buffer view, state = {0};
-    double *scores = count == 2 ? finite_scores(self, args[0], &view) : NULL;
+    if (count != 2)
+        return PyErr_Format(PyExc_TypeError, "probabilities: expected scores and calibration");
+    double *scores = finite_scores(self, args[0], &view);
     if (!scores)
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     PyObject *shares = NULL;

@@ -4,7 +4,7 @@
 #include "descent.h"
 #include "machine.h"
 
-enum { VERSION = 11 }; /* of the functions and their arguments; checked by onepass/native.py */
+enum { VERSION = 13 }; /* of the functions and their arguments; checked by onepass/native.py */
 
 static PyObject *descended(PyObject *module, PyObject *args)
 {
@@ -77,14 +77,17 @@ static PyMethodDef functions[] = {
     {"calibrate", calibrated, METH_VARARGS,
      "calibrate(c, state, scores, y): update the state of a calibration."},
     {"class_learn", class_learn, METH_VARARGS,
-     "class_learn(dsyrk, k, c, d, vector, n, X, labels, weights, limit): return the rows learned."},
-    {"class_lines", class_lines, METH_VARARGS,
-     "class_lines(k, c, d, vector, cosine, share, variance, shares, lines): return success."},
-    {"class_along", class_along, METH_VARARGS, "class_along(c, d, lines, n, X, scores)."},
+     "class_learn(dsyrk, k, c, d, vector, n, X, labels, weights, calibration, scores): return "
+     "success."},
+    {"class_coefficients", class_coefficients, METH_VARARGS,
+     "class_coefficients(k, c, d, vector, cosine, share, variance, shares, coefficients): return "
+     "success."},
+    {"class_linear_scores", class_linear_scores, METH_VARARGS,
+     "class_linear_scores(c, d, coefficients, n, X, scores)."},
     {"class_factor", class_factor, METH_VARARGS,
      "class_factor(d, sums, factor, add, U): return success."},
-    {"class_quadratic", class_quadratic, METH_VARARGS,
-     "class_quadratic(c, d, means, factors, shares, n, X, scores)."},
+    {"class_quadratic_scores", class_quadratic_scores, METH_VARARGS,
+     "class_quadratic_scores(c, d, means, factors, shares, n, X, scores)."},
     {"into", columns_into, METH_VARARGS,
      "into(type, q, p, first, last, rows, g, C): return g . g."},
     {"without", columns_without, METH_VARARGS,

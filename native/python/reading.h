@@ -5,7 +5,10 @@
 
 #include "buffers.h"
 
-static const double LARGEST = 1e60; /* rows with larger numbers are handled in Python */
+#include <float.h>
+
+static const double LARGEST = 1e60;        /* rows with larger numbers are handled in Python */
+static const double UNSEEN = -DBL_MAX / 4; /* the score of a class without rows */
 
 /* How rows and targets are read and predictions are returned; all objects are NULL if every row is
    handled in Python. */

@@ -11,7 +11,7 @@ import warnings
 from importlib import import_module
 from types import ModuleType
 
-_VERSION = 11  # of the functions below, as in native/python/module.c; other versions are not used
+_VERSION = 13  # of the functions below, as in native/python/module.c; other versions are not used
 
 
 def _load() -> tuple[ModuleType | None, str]:
@@ -98,16 +98,19 @@ scale and offsets after each, (n, 1 + c).
 
 The functions of class moments read or change the vector of :mod:`onepass.learners.class_means`,
 for k matrices of sums, c classes and d features; w is d + 1 rounded up to a multiple of 8.
-``class_learn(dsyrk, k, c, d, vector, n, X, labels, weights, limit)`` learns rows X (n, d) of the
-classes ``labels`` (n,), with BLAS's function ``dsyrk`` in a capsule, and returns the number of rows
-before the first one that is farther than ``limit`` from its mean.
-``class_lines(k, c, d, vector, cosine, share, variance, shares, lines)`` writes the lines (c + 2, w)
-of ``Moments.lines``, and ``class_along(c, d, lines, n, X, scores)`` scores (n, c) from them.
+``class_learn(dsyrk, k, c, d, vector, n, X, labels, weights, calibration, scores)`` learns rows X
+(n, d) of the classes ``labels`` (n,), with BLAS's function ``dsyrk`` in a capsule, and updates the
+state of a calibration with their scores (n, c), unless one of these is None. It returns False if
+the vector is read-only; nothing has changed then.
+``class_coefficients(k, c, d, vector, cosine, share, variance, shares, coefficients)`` writes the
+array (c + 2, w) of ``Moments.coefficients`` and returns False if the covariance is singular;
+``class_linear_scores(c, d, coefficients, n, X, scores)`` writes scores (n, c) from it.
 ``class_factor(d, sums, factor, add, U)`` factorises factor · sums + add · I = UᵀU, from the upper
 triangle of sums (d, d), and writes U (w + 1, w), whose last row is 1 / its diagonal and half the
 log determinant; it returns False if the matrix is singular.
-``class_quadratic(c, d, means, factors, shares, n, X, scores)`` writes quadratic scores (n, c) from
-a tuple of such U for the classes, priors up to a factor (c,), and the vector without sums.
+``class_quadratic_scores(c, d, means, factors, shares, n, X, scores)`` writes quadratic scores
+(n, c) from a tuple of such U for the classes, priors up to a factor (c,), and the vector without
+sums.
 
 ``transpose(n, columns, rows)`` writes a tuple of q columns of n numbers each, arrays of any stride
 and any type of integers, booleans, float32 or float64, as the rows (n, q); it returns whether all

@@ -38,7 +38,7 @@ def test_native_loop_equals_python_loop(model: Any, monkeypatch: Any) -> None:
     X, y = rows()
     one, two = wrap(model), wrap(model)
     predictions = walked(one, X, y)
-    assert (one._compiled is not None) == (native.loops is not None)
+    assert (one._single is not None) == (native.loops is not None)
     monkeypatch.setattr(native, "loops", None)
     assert_allclose(predictions[5:], walked(two, X, y)[5:], rtol=1e-8, atol=1e-9)
     assert_allclose(one.model_.coef_, two.model_.coef_, rtol=1e-8)
@@ -54,7 +54,7 @@ def test_labels_of_the_native_loop_keep_their_type(
     answers = [labels[value > 0] for value in y]
     one, two = wrap(model), wrap(model)
     predictions = walked(one, X, answers)
-    assert (one._compiled is not None) == (native.loops is not None)
+    assert (one._single is not None) == (native.loops is not None)
     monkeypatch.setattr(native, "loops", None)
     assert predictions == walked(two, X, answers)
     assert {type(each) for each in predictions[2:]} == {type(labels[0])}

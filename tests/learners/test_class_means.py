@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -168,7 +170,7 @@ def test_rows_in_place_equal_one_block(
     s = 1.0 + (np.arange(500) % 4 == 0)
     block = clone(model).partial_fit(X, y, sample_weight=s)
     rows = learned_by_rows(clone(model), X, y)
-    assert (rows._format is not None) == (native.loops is not None)
+    assert (rows._single is not None) == (native.loops is not None)
     assert rows.rows_seen_ == block.rows_seen_ == 500
     np.testing.assert_allclose(rows.moments_.mass, block.moments_.mass)
     np.testing.assert_allclose(rows.means_, block.means_, rtol=1e-13)
@@ -228,6 +230,117 @@ def test_rows_out_of_range_leave_rows_in_place_unchanged(
     learner.learn_one([1e120, 0.0, 0.0], y[0])  # on a copy
     assert np.isfinite(learner.decision_function(X)).all()
     assert learner.predict_one(X[0]) in y
+
+
+def content(learner: Any) -> tuple[Any, ...]:
+    """The learned state, as bytes."""
+    arrays = learner.moments_.vector, learner.calibration_
+    return learner.rows_seen_, *learner.classes_, *(array.tobytes() for array in arrays)
+
+
+def at_instruction(i: int, action: Any, call: Any) -> bool:
+    """Call a function and, at its instruction i, another one; return whether it has so many."""
+    left, former, done = iter(range(i)), sys.gettrace(), []
+
+    def trace(frame: Any, event: str, argument: object) -> Any:
+        del argument
+        frame.f_trace_opcodes = True
+        if event == "opcode" and not done and next(left, None) is None:
+            done.append(i)
+            action()
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(former)
+    return bool(done)
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_row_learned_during_a_prediction(model: Any, rng: np.random.Generator) -> None:
+    """At any instruction, where another thread may learn it."""
+    X, y = measured(rng, 60, 3, 3)
+    learner, i = learned_by_rows(clone(model), X, y), 0
+
+    def learn() -> None:
+        learner.learn_one(X[i % 60], y[i % 60])
+
+    while i < 400 and at_instruction(i, learn, lambda: learner.predict_one(X[0])):
+        fresh = pickle.loads(pickle.dumps(learner))  # noqa: S301  its own
+        np.testing.assert_array_equal(learner.decision_function(X), fresh.decision_function(X))
+        i += 1
+        learn()
+    assert i > 50
+
+
+@pytest.mark.skipif(native.loops is None, reason="the loops are not built")
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+@pytest.mark.parametrize("copied", ["alone", "shared"])
+def test_interrupted_row_is_learned_wholly_or_not_at_all(
+    model: Any, copied: str, rng: np.random.Generator
+) -> None:
+    """After any instruction, where a signal handler may raise an exception."""
+    X, y = measured(rng, 40, 3, 3)
+    learner = learned_by_rows(clone(model), X[:38], y[:38])
+
+    def prepared() -> Any:
+        return learned_by_rows(copy.deepcopy(learner), X[:3], y[:3])
+
+    before, after = content(prepared()), content(prepared().learn_one(X[39], y[39]))
+    assert after[0] == before[0] + 1
+    for i in range(10_000):
+        twin = prepared()
+        assert twin._single is not None
+        frozen = twin.frozen_copy() if copied == "shared" else None
+        try:
+            interrupted = at_instruction(i, interrupt, partial(twin.learn_one, X[39], y[39]))
+        except KeyboardInterrupt:
+            interrupted = True
+        assert content(twin) in {before, after}
+        assert frozen is None or content(frozen) == before
+        if not interrupted:
+            break
+    assert i > 50
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+@pytest.mark.parametrize("size", [1e40, 1e59, 1e61, 1e120])
+def test_huge_rows_of_one_class_leave_the_others_unchanged(
+    model: Any, size: float, rng: np.random.Generator
+) -> None:
+    X, y = measured(rng, 200, 4, 3)
+    huge = np.arange(len(y)) % 9 == 8
+    labels = np.array(y)
+    labels[huge], X[huge] = "class 1", X[huge] * size / 100
+    learner, plain = clone(model), clone(model)
+    for rows in np.split(np.arange(200), np.sort(rng.integers(0, 200, 60))):
+        before = content(learner) if hasattr(learner, "moments_") else None
+        try:
+            learner.partial_fit(X[rows], labels[rows])
+        except NumericalError:
+            assert before is None or content(learner) == before
+        plain.partial_fit(X[rows][~huge[rows]], labels[rows][~huge[rows]])
+    ours, theirs = learner.moments_, plain.moments_
+    assert np.isfinite(ours.vector).all()
+    others = learner.classes_ != "class 1"
+    for part in ("rows", "mass", "means", *(["sums"] if model._covariance_type == "each" else [])):
+        one, two = getattr(ours, part)[others], getattr(theirs, part)[others]
+        np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9)
+
+
+def test_copy_shares_moments_until_the_next_row(rng: np.random.Generator) -> None:
+    X, y = measured(rng, 50, 4, 2)
+    learner = learned_by_rows(op.StreamingQDA(), X, y)
+    frozen = learner.frozen_copy()
+    assert frozen.moments_.vector is learner.moments_.vector
+    learned_by_rows(learner, X[:2], y[:2])
+    assert (frozen.rows_seen_, learner.rows_seen_) == (50, 52)
 
 
 def test_new_class_and_parameter_apply_from_next_row(rng: np.random.Generator) -> None:

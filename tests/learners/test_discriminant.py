@@ -1,12 +1,16 @@
 """StreamingLDA and StreamingQDA against batch LDA and QDA of scikit-learn."""
 
 import os
+import pickle
+import sys
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.covariance import oas
 from sklearn.discriminant_analysis import (
     LinearDiscriminantAnalysis,
@@ -14,6 +18,7 @@ from sklearn.discriminant_analysis import (
 )
 
 import onepass as op
+from onepass import native
 from onepass.errors import LabelError, NotFittedError, ParameterError
 from raising import raises
 
@@ -183,15 +188,63 @@ def test_cached_factorisations_are_dropped_on_learning() -> None:
     X, y = stream(7)
     for model in (op.StreamingLDA(), op.StreamingQDA()):
         model.partial_fit(X, y)
-        assert not model.moments_.cached
-        predictions = model.predict_proba(X)
-        cached = dict(model.moments_.cached)
-        model.predict(X)
-        assert all(model.moments_.cached[key] is value for key, value in cached.items())
-        for _ in range(2):  # by Python, and in place
+        small = len(pickle.dumps(model))
+        for _ in range(3):  # of a block, by Python, and in place
+            predictions = model.predict_proba(X)
+            cached = model.moments_.cached
+            model.predict(X)
+            assert model.moments_.cached is cached
             model.learn_one(X[0], 3)
-            assert not model.moments_.cached.keys() & {"lines", 3}
-        assert not np.array_equal(model.predict_proba(X), predictions)
+            assert not np.array_equal(model.predict_proba(X), predictions)
+        assert len(pickle.dumps(model)) < small + 500
+
+
+@pytest.mark.skipif(native.loops is None, reason="without them, all factors are computed")
+def test_qda_factorises_only_classes_with_new_rows() -> None:
+    X, y = stream(8)
+    model = op.StreamingQDA().partial_fit(X, y)
+    model.predict(X)
+    before = model.moments_.cached[1][0]
+    for row in (X[:1], X[:3]):
+        model.partial_fit(row, [3] * len(row)).predict(X)
+        after = model.moments_.cached[1][0]
+        assert all(one is two for one, two in zip(before[:3], after[:3], strict=True))
+        assert before[3] is not after[3]
+
+
+@pytest.mark.parametrize("model", [op.NearestClassMean(), op.StreamingLDA(), op.StreamingQDA()])
+def test_predictions_in_threads_while_rows_are_learned(
+    model: Any, rng: np.random.Generator
+) -> None:
+    X, y = stream(int(rng.integers(1 << 31)), n=3000, d=9)
+    y = rng.permutation(y)
+    learned_one_by_one = clone(model).partial_fit(X[:200], y[:200])
+    done, errors = threading.Event(), []
+
+    def predict() -> None:
+        try:
+            while not done.is_set():
+                for found in (learned_one_by_one.predict(X[:3]), learned_one_by_one.predict(X[:1])):
+                    assert set(found) <= {0, 1, 2, 3}
+        except Exception as error:  # noqa: BLE001  asserted below
+            errors.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    threads = [threading.Thread(target=predict) for _ in range(2)]
+    try:
+        for thread in threads:
+            thread.start()
+        for x, label in zip(X[200:], y[200:].tolist(), strict=True):
+            learned_one_by_one.learn_one(x, label)
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(interval)
+    assert not errors
+    block = clone(model).partial_fit(X, y)
+    assert learned_one_by_one.predict(X).tolist() == block.predict(X).tolist()
 
 
 def test_lda_in_pipeline_equals_plain_lda() -> None:

@@ -174,14 +174,14 @@ def test_compiled_probabilities_equal_those_of_blocks(
     model = make()
     for x, label in zip(X, y, strict=False):
         model.learn_one(dict(zip("abc", x.tolist(), strict=True)), label)
-    if model._compiled is None:  # huge rows
+    if model._single is None:  # huge rows
         return
     for x in 3.0 * X:
         expected = dict(
             zip(model.classes_.tolist(), model.predict_proba(x[None])[0].tolist(), strict=True)
         )
         for row in (x, x.tolist(), dict(zip("bac", x[[1, 0, 2]].tolist(), strict=True))):
-            found = model._compiled.predict_proba_one(row)
+            found = model._single.predict_proba_one(row)
             assert found is not None
             assert list(found) == list(expected)
             assert [type(label) for label in found] == [type(label) for label in expected]

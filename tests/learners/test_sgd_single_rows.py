@@ -70,7 +70,7 @@ def compiled_learner(model: Any = None) -> Any:
     X, y = stream()
     model = op.SGDRegressor() if model is None else model
     predict_then_learn_rows(model, X[:50], y[:50].tolist())
-    assert model._compiled is not None
+    assert model._single is not None
     return model
 
 
@@ -83,7 +83,7 @@ def test_single_rows_equal_one_block(settings: Any, kind: str) -> None:
         rows = X = X.astype(np.float32)
     model, many = op.SGDRegressor(**settings), op.SGDRegressor(**settings)
     predictions = predict_then_learn_rows(model, rows, y.tolist())
-    assert (model._compiled is not None) == (native.loops is not None)
+    assert (model._single is not None) == (native.loops is not None)
     assert_allclose(predictions, many.test_then_train(X, y), rtol=1e-9, atol=1e-10)
     assert type(predictions[-1]) is np.float64
     assert_equal_learners(model, many)
@@ -97,7 +97,7 @@ def test_single_rows_of_classes_equal_one_block(make: Any, labels: list[Any]) ->
     targets = [labels[i] for i in at]
     model, many = make(), make()
     predictions = predict_then_learn_rows(model, X, targets)
-    assert (model._compiled is not None) == (native.loops is not None)
+    assert (model._single is not None) == (native.loops is not None)
     assert predictions == many.test_then_train(X, targets).tolist()
     assert type(predictions[-1]) is type(many.predict(X)[0])
     assert_equal_learners(model, many)
@@ -120,9 +120,9 @@ def test_a_state_is_compiled_once(step: Any) -> None:
     X, y = rng.normal(size=(2_500, 3)), rng.normal(size=2_500)
     model = op.SGDRegressor(step=step, l2=0.01)
     predict_then_learn_rows(model, X[:1], y[:1].tolist())
-    compiled = model._compiled
+    compiled = model._single
     predict_then_learn_rows(model, X[1:], y[1:].tolist())
-    assert model._compiled is compiled
+    assert model._single is compiled
     assert_equal_learners(model, op.SGDRegressor(step=step, l2=0.01).partial_fit(X, y))
 
 
@@ -163,7 +163,7 @@ def test_copies_of_compiled_learner_are_independent(make: Any, twin: Any) -> Non
     targets = y.tolist() if make is op.SGDRegressor else (y > 0).astype(int).tolist()
     model = make()
     predict_then_learn_rows(model, X[:50], targets[:50])
-    assert model._compiled is not None
+    assert model._single is not None
     other = twin(model)
     coefficients = other.coef_
     predict_then_learn_rows(model, X[50:], targets[50:])
@@ -179,7 +179,7 @@ def test_arrays_read_before_are_never_written_to() -> None:
     weights, offset = model.weights_, model.offset_
     before = weights.copy(), offset.copy()
     predict_then_learn_rows(model, X[50:], y[50:].tolist())
-    assert model._compiled is not None
+    assert model._single is not None
     assert_array_equal(weights, before[0])
     assert_array_equal(offset, before[1])
 

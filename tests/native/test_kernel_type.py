@@ -124,7 +124,7 @@ def test_compiled_rows_with_names_equal_arrays() -> None:
         assert model.predict_one(x) == named.predict_one(row)
         model.learn_one(x, target)
         named.learn_one(row, target)
-    assert named._compiled is not None
+    assert named._single is not None
 
 
 def saved(model: Any, folder: Path) -> Any:
@@ -147,7 +147,7 @@ def test_copies_continue_bit_for_bit(twin: Any, limits: dict[str, Any], tmp_path
     model = learner(**limits)
     for x, target in zip(X[:150], y.tolist(), strict=False):
         model.learn_one(x, target)
-    assert model._compiled is not None
+    assert model._single is not None
     before, predictions = model.posterior_, model.predict(X)
     mean, spread = before.mean.copy(), before.spread.copy()
     other = twin(model, tmp_path)

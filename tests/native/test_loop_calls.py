@@ -56,6 +56,15 @@ def test_sizes_that_overflow_are_refused() -> None:
         ("mix", (1, 0, 1 << 62, 0, zeros(0), None, zeros(0), zeros(1), zeros(0))),
         ("mix", (17, 0, 1, 0, zeros(0), None, zeros(0), zeros(19), zeros(0))),
         ("mix", (1, -1, 1, 0, zeros(1), None, zeros(1), zeros(3), zeros(1))),
+        ("class_coefficients", (0, 3, -1, zeros(0), 0, 0.0, 1.0, None, zeros(5, 8))),
+        ("class_coefficients", (0, 3, -1, zeros(1), 0, 0.0, 1.0, None, zeros(5, 8))),
+        ("class_linear_scores", (-1, 3, zeros(8), 1, zeros(3), zeros(0))),
+        (
+            "class_quadratic_scores",
+            (1, -1, zeros(0), (zeros(72),), zeros(1), 1, zeros(0), zeros(1)),
+        ),
+        ("class_quadratic_scores", (1, 1, zeros(5), (), zeros(1), 1, zeros(1), zeros(1))),
+        ("class_factor", (-3, zeros(9), 1.0, 0.0, zeros(72))),
         ("kalman", (1, 1, HUGE, 1, 1.0, *[zeros(0)] * 4, None, None, *[zeros(0)] * 4)),
     ]
     for name, call in calls:

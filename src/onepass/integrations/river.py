@@ -327,10 +327,10 @@ class _Wrapped:
         return bool(self.model_.__sklearn_is_fitted__())
 
     @property
-    def _compiled(self) -> Any:
-        """Compiled state of the model; None if the model has none.
+    def _single(self) -> Any:
+        """What processes single rows of the model; None if the model has none.
 
-        It processes dicts of plain numbers whose keys are exactly the known columns. For other
+        It accepts dicts of plain numbers whose keys are exactly the known columns. For other
         dicts its methods return False or None.
         """
         return getattr(self.model_, "_single", None)
@@ -453,18 +453,18 @@ class _Wrapped:
     # -- learning and prediction -------------------------------------------------------------------
 
     def _learn(self, x: _Row, y: object, w: float, t: object) -> None:
-        compiled, model = self._compiled, self.model_
+        single, model = self._single, self.model_
         named = t is None and isinstance(x, (dict, Mapping))
-        if named and compiled is not None and model._learn_in_place(x, y, w, None):  # noqa: SLF001
+        if named and single is not None and model._learn_in_place(x, y, w, None):  # noqa: SLF001
             return
         with self._rollback_on_error():
             row = self._row(x, learning=True)
             model.learn_one(row, y, sample_weight=w, **_time_argument(t))
 
     def _predict(self, x: _Row) -> Any:
-        compiled = self._compiled
-        named = compiled is not None and isinstance(x, (dict, Mapping))
-        prediction = compiled.predict_one(x) if named else None
+        single = self._single
+        named = single is not None and isinstance(x, (dict, Mapping))
+        prediction = single.predict_one(x) if named else None
         if prediction is not None:
             return prediction
         row = self._row(x, learning=False)
@@ -680,9 +680,9 @@ class Classifier(_OneTarget, base.MiniBatchClassifier):
     def predict_proba_one(self, x: _Row, **kwargs: object) -> dict[Any, float]:
         """Predict the probability of each label; {} before the first label."""
         del kwargs
-        compiled = self._compiled
-        if isinstance(x, (dict, Mapping)) and hasattr(compiled, "predict_proba_one"):
-            probabilities: dict[Any, float] | None = compiled.predict_proba_one(x)
+        single = self._single
+        if isinstance(x, (dict, Mapping)) and hasattr(single, "predict_proba_one"):
+            probabilities: dict[Any, float] | None = single.predict_proba_one(x)
             if probabilities is not None:
                 return probabilities
         row = self._row(x, learning=False)

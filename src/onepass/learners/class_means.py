@@ -20,8 +20,8 @@ cosine of x and μ_k. Prequential predictions need the scores before each row, w
 learning it: blocks compute them in ``test_then_train``, and for rows that fit probabilities.
 
 The state is one vector, in which compiled code learns single rows of plain numbers in place; blocks
-are learned in a copy, by the same loop. The rows (2) of a block are added to the sums by one call
-of BLAS.
+are learned in a copy, by the same loop. Copies of a learner share the vector until the next row,
+before which it is copied. The rows (2) of a block are added to the sums by one call of BLAS.
 
 Cost: learning a row takes O(d) time without sums and O(d²) with them; predicting a row O(cd).
 Memory is O(cd), and O(d²) for each matrix of sums.
@@ -34,6 +34,7 @@ Memory is O(cd), and O(d²) for each matrix of sums.
 
 from __future__ import annotations
 
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import KW_ONLY, dataclass, field
@@ -44,25 +45,27 @@ import numpy as np
 
 from onepass import linalg, native
 from onepass.declared import check_parameters, param
-from onepass.errors import NotFittedError, NumericalError
+from onepass.errors import NumericalError
 from onepass.learners.compiled import row_format
 from onepass.learners.estimator import Classifier, Layout
 from onepass.linalg import calibration, capsule
-from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
-from onepass.validation.table import TableLike
+from onepass.serialization.state import StateAttribute, not_fitted
+from onepass.types import Array, ArrayLike, Floats, RowLike
 
 COVARIANCES = ("none", "pooled", "each")
 CovarianceType: TypeAlias = Literal["none", "pooled", "each"]
 """Covariances that a learner stores: none, one for all classes, or one for each class."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class Moments:
     """Class means, and sums of squares and products about them, in one vector.
 
+    Only ``learn`` changes the vector; all other methods return new moments.
+
     Parameters
     ----------
-    vector : ndarray of shape (c + 2 c d + k d²,)
+    vector : ndarray of shape (1 + 2 c + 2 c d + k d²,)
         The parts below, one after the other.
     c, d : int
         The numbers of classes and features.
@@ -74,15 +77,17 @@ class Moments:
     c: int
     d: int
     covariances: CovarianceType
-    cached: dict[Any, Any] = field(init=False, repr=False, default_factory=dict)
-    """Derived values, such as factorisations, until the next row is learned; those of one class
-    by its index."""
+    cached: tuple[Any, Any] | None = field(init=False, repr=False, default=None)
+    """The number of rows, and what was derived from the moments after these."""
 
     @classmethod
     def start(cls, d: int, c: int, covariances: CovarianceType) -> Moments:
         """The moments before the first row."""
         k = _matrices(covariances, c)
-        return cls(np.zeros(c + 2 * c * d + k * d * d), c, d, covariances)
+        return cls(np.zeros(1 + 2 * c * (1 + d) + k * d * d), c, d, covariances)
+
+    def __reduce__(self) -> Any:
+        return Moments, (self.vector, self.c, self.d, self.covariances)
 
     @property
     def _sound(self) -> bool:
@@ -91,26 +96,39 @@ class Moments:
         if not (whole and self.covariances in COVARIANCES and type(self.vector) is np.ndarray):
             return False
         size = self._means_end + _matrices(self.covariances, self.c) * self.d * self.d
-        return self.vector.shape == (size,) and self.vector.dtype == np.float64
+        if self.vector.shape != (size,) or self.vector.dtype != np.float64:
+            return False
+        whole = (self.rows >= 0.0) & (self.rows % 1.0 == 0.0)
+        return bool(whole.all()) and self.vector[0] == self.rows.sum()
 
     @property
     def _means_end(self) -> int:
-        return self.c + 2 * self.c * self.d
+        return 1 + 2 * self.c * (1 + self.d)
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return int(self.vector.item(0))
+
+    @property
+    def rows(self) -> Floats:
+        """The number of rows of each class, (c,)."""
+        return self.vector[1 : 1 + self.c]
 
     @property
     def mass(self) -> Floats:
         """M_k, (c,)."""
-        return self.vector[: self.c]
+        return self.vector[1 + self.c : 1 + 2 * self.c]
 
     @property
     def origins(self) -> Floats:
         """The first row of each class, (c, d); 0 for a class without rows."""
-        return self.vector[self.c : self.c + self.c * self.d].reshape(self.c, self.d)
+        return self.vector[1 + 2 * self.c : 1 + self.c * (2 + self.d)].reshape(self.c, self.d)
 
     @property
     def offsets(self) -> Floats:
         """μ_k relative to the first row, (c, d)."""
-        return self.vector[self.c + self.c * self.d : self._means_end].reshape(self.c, self.d)
+        return self.vector[1 + self.c * (2 + self.d) : self._means_end].reshape(self.c, self.d)
 
     @property
     def triangles(self) -> Floats:
@@ -129,20 +147,31 @@ class Moments:
         return np.asarray(self.mass > 0.0)
 
     @property
-    def of_classes(self) -> Floats:
+    def means(self) -> Floats:
         """μ_k, (c, d); 0 for a class without rows."""
         means: Floats = self.origins + self.offsets
         return means
 
+    def derived(self, compute: Callable[[Moments], Any]) -> Any:
+        """The value of a function of the moments, computed once for the same rows."""
+        n, cached = self.vector.item(0), self.cached
+        if cached is None or cached[0] != n:
+            cached = self.cached = n, compute(self)
+        return cached[1]
+
+    def shared(self) -> Moments:
+        """The same vector, without what was derived from it."""
+        return Moments(self.vector, self.c, self.d, self.covariances)
+
     def copy(self) -> Moments:
         """An independent copy."""
-        twin = Moments(self.vector.copy(), self.c, self.d, self.covariances)
-        twin.cached.update(self.cached)
+        cached, twin = self.cached, self.shared()
+        twin.vector, twin.cached = self.vector.copy(), cached
         return twin
 
     def recentred(self) -> Moments:
         """The same moments, with means relative to themselves instead of the first rows."""
-        new, means = self.copy(), self.of_classes
+        new, means = self.copy(), self.means
         new.offsets[:] = (self.origins - means) + self.offsets
         new.origins[:] = means
         return new
@@ -151,11 +180,14 @@ class Moments:
         """The moments of rows to which ``origins``, (d,), are added."""
         new = self.copy()
         new.origins[self.seen] += origins
-        new.cached.clear()
+        new.cached = None
         return new
 
-    def learn(self, X: Floats, labels: Floats, s: Floats, limit: float = np.inf) -> int:
-        """Learn rows in place, one after the other; return the number of rows learned.
+    def learn(
+        self, X: Floats, labels: Floats, s: Floats,
+        fitted: Floats | None = None, scores: Floats | None = None,
+    ) -> bool:  # fmt: skip
+        """Learn rows in place, one after the other; return False if the vector is read-only.
 
         Parameters
         ----------
@@ -164,41 +196,36 @@ class Moments:
             The index of the class of each row.
         s : ndarray of shape (n,)
             Weights > 0.
-        limit : float
-            The first row whose distance from a mean is larger in a feature is not learned.
+        fitted : ndarray of shape (4 + 2 c,), optional
+            The state of a calibration, to be updated in place.
+        scores : ndarray of shape (n, c), optional
+            Prequential scores, for ``fitted``.
         """
-        if self.covariances == "each" and "typical" not in self.cached:
-            for k in labels.tolist():
-                self.cached.pop(k, None)
-        else:
-            self.cached.clear()
         if native.loops is None:
-            return self._learn_plainly(X, labels.astype(np.intp), s, limit)
+            self._learn_plainly(X, labels.astype(np.intp), s)
+            return True
         k = _matrices(self.covariances, self.c)
-        learned: int = native.loops.class_learn(
-            capsule("dsyrk"), k, self.c, self.d, self.vector, len(X), X, labels, s, limit
+        learned: bool = native.loops.class_learn(
+            capsule("dsyrk"), k, self.c, self.d, self.vector, len(X), X, labels, s, fitted, scores
         )
         return learned
 
-    def _learn_plainly(self, X: Floats, labels: Array, s: Floats, limit: float) -> int:
+    def _learn_plainly(self, X: Floats, labels: Array, s: Floats) -> None:
         """Learn rows in place, as the compiled loop does."""
-        mass, origins, offsets, n = self.mass, self.origins, self.offsets, len(X)
-        rows = np.empty((n, self.d))
+        mass, origins, offsets = self.mass, self.origins, self.offsets
+        rows = np.empty(X.shape)
         for i, (x, k, w) in enumerate(zip(X, labels, s, strict=True)):
-            apart = (x - origins[k]) - offsets[k] if mass[k] else np.zeros(self.d)
-            if not (np.abs(apart) <= limit).all():
-                n = i
-                break
             if not mass[k]:
                 origins[k] = x
-            share = w / (mass[k] + w)
+            apart, share = (x - origins[k]) - offsets[k], w / (mass[k] + w)
             rows[i] = np.sqrt(share * mass[k]) * apart  # (2)
             offsets[k] += share * apart  # (1)
             mass[k] += w
+            self.rows[k] += 1.0
+        self.vector[0] += len(X)
         for k in range(len(self.triangles)):
-            of_class = rows[:n] if self.covariances == "pooled" else rows[:n][labels[:n] == k]
+            of_class = rows if self.covariances == "pooled" else rows[labels == k]
             self.triangles[k] += np.triu(of_class.T @ of_class)
-        return n
 
     def updated(self, X: Floats, labels: Array, s: Floats) -> Moments:
         """The moments after a block, as in :meth:`learn`."""
@@ -206,9 +233,10 @@ class Moments:
         new.learn(np.ascontiguousarray(X), labels.astype(np.float64), s)
         return new
 
-    def placed(self, at: Array, d: int, outputs: Array, c: int) -> Moments:
+    def extended(self, at: Array, d: int, outputs: Array, c: int) -> Moments:
         """Extend the moments to d features and c classes; the new moments are zero."""
         new = Moments.start(d, c, self.covariances)
+        new.vector[0], new.rows[outputs] = self.n, self.rows
         new.mass[outputs] = self.mass
         new.origins[np.ix_(outputs, at)] = self.origins
         new.offsets[np.ix_(outputs, at)] = self.offsets
@@ -224,6 +252,7 @@ class Moments:
         one, two = self.seen[:, None], other.seen[:, None]
         apart = (other.origins - self.origins) + (other.offsets - self.offsets)
         apart = np.where(one & two, apart, 0.0)
+        new.vector[0], new.rows[:] = self.n + other.n, self.rows + other.rows
         new.mass[:] = total
         new.origins[:] = np.where(one, self.origins, other.origins)
         new.offsets[:] = np.where(one, self.offsets, other.offsets) + share * apart  # (1)
@@ -241,7 +270,7 @@ class Moments:
         centre = M[seen].mean(axis=0)
         return np.where(seen[:, None], M - centre, 0.0), origin.copy(), centre
 
-    def lines(
+    def coefficients(
         self,
         shares: Floats | None = None,
         shrinkage: tuple[float | None, float | None] = (0.0, None),
@@ -262,30 +291,33 @@ class Moments:
 
         Returns
         -------
-        lines : ndarray of shape (c + 2, width_of(d)), optional
+        coefficients : ndarray of shape (c + 2, width_of(d)), optional
             An origin o, a centre m, and weights w and offsets b in column d of each class, for
             scores wᵀ ((x − o) − m) + b; b is ``UNSEEN`` for classes without rows. None if Λ is
             singular, or without compiled loops.
         """
         if native.loops is None:
             return None
-        lines, k = np.empty((self.c + 2, width_of(self.d))), _matrices(self.covariances, self.c)
+        coefficients = np.empty((self.c + 2, width_of(self.d)))
+        k = _matrices(self.covariances, self.c)
         share, variance = (-1.0 if value is None else value for value in shrinkage)
-        regular = native.loops.class_lines(
-            k, self.c, self.d, self.vector, cosine, share, variance, shares, lines
+        regular = native.loops.class_coefficients(
+            k, self.c, self.d, self.vector, cosine, share, variance, shares, coefficients
         )
-        return lines if regular else None
+        return coefficients if regular else None
 
-    def plain_lines(self, shares: Floats | None, solve: Callable[[Floats], Floats]) -> Floats:
-        """The lines with a function for Λ⁻¹ of rows (c, d)."""
+    def plain_coefficients(
+        self, shares: Floats | None, solve: Callable[[Floats], Floats]
+    ) -> Floats:
+        """The coefficients with a function for Λ⁻¹ of rows (c, d)."""
         M, origin, centre = self.centered()
-        lines, d = np.zeros((self.c + 2, width_of(self.d))), self.d
-        lines[0, :d], lines[1, :d], lines[2:, :d] = origin, centre, solve(M)
-        b = -0.5 * np.einsum("ij,ij->i", M, lines[2:, :d])
+        found, d = np.zeros((self.c + 2, width_of(self.d))), self.d
+        found[0, :d], found[1, :d], found[2:, :d] = origin, centre, solve(M)
+        b = -0.5 * np.einsum("ij,ij->i", M, found[2:, :d])
         if shares is not None:
             b += np.log(np.where(shares > 0.0, shares, 1.0) / shares.sum())
-        lines[2:, d] = np.where(self.seen, b, UNSEEN)
-        return lines
+        found[2:, d] = np.where(self.seen, b, UNSEEN)
+        return found
 
 
 def width_of(d: int) -> int:
@@ -298,23 +330,88 @@ def _matrices(covariances: CovarianceType, c: int) -> int:
     return {"none": 0, "pooled": 1, "each": c}[covariances]
 
 
-def along(lines: Floats, X: Floats) -> Floats:
-    """Scores of rows (n, d) along the lines of the classes, (n, c)."""
-    n, d = X.shape
-    scores = np.empty((n, len(lines) - 2))
+def linear_scores(coefficients: Floats, X: Floats) -> Floats:
+    """Scores of contiguous rows (n, d) from ``Moments.coefficients``, (n, c)."""
+    (n, d), c = X.shape, len(coefficients) - 2
+    scores = np.empty((n, c))
     if native.loops is not None:
-        native.loops.class_along(len(lines) - 2, d, lines, n, np.ascontiguousarray(X), scores)
+        native.loops.class_linear_scores(c, d, coefficients, n, X, scores)
         return scores
-    scores[:] = ((X - lines[0, :d]) - lines[1, :d]) @ lines[2:, :d].T
-    scores += lines[2:, d]
+    scores[:] = ((X - coefficients[0, :d]) - coefficients[1, :d]) @ coefficients[2:, :d].T
+    scores += coefficients[2:, d]
     return scores
 
 
 UNSEEN = float(np.finfo(np.float64).min / 4)
 """The score of a class without rows: below that of any other class, but finite."""
 _LARGEST = 1e150  # squares of larger numbers overflow
-_FAR = 1e100  # rows that are farther from their mean are learned on a copy, which may overflow
+_MODERATE = 1e60  # larger numbers are not learned in place, so that nothing overflows there
 _BLOCK = 1024  # rows that are converted to float64 at once
+
+
+class _RowsSeen(StateAttribute):
+    """The number of rows, which the moments count when they learn them."""
+
+    copied, saved = False, True
+
+    def __get__(self, owner: Any, cls: type | None = None) -> Any:
+        return self if owner is None else owner._learned().n  # noqa: SLF001
+
+    def __set__(self, owner: Any, value: object) -> None:
+        """Ignore the value, as the moments have it."""
+
+
+class _SingleRows:
+    """Learning and prediction of single rows of plain numbers by a class learner.
+
+    The methods return False or None for rows that must be validated first.
+    """
+
+    __slots__ = ("_learner", "_reader")
+
+    def __init__(self, learner: ClassLearner, reader: Any) -> None:
+        self._learner: Callable[[], Any] = weakref.ref(learner)  # which owns this object
+        self._reader = reader
+
+    def of(self, learner: ClassLearner) -> _SingleRows:
+        """The same of a copy of the learner."""
+        return _SingleRows(learner, self._reader)
+
+    def learn_one(self, x: RowLike, y: ArrayLike | None, sample_weight: float) -> bool:
+        """Learn a row in place; return whether that was possible."""
+        learner = self._learner()
+        own = learner.__dict__
+        example = np.empty(own["n_features_in_"] + 2)
+        if not self._reader.example(x, y, sample_weight, example):
+            return False
+        row, label, weight = example[None, :-2], example[-2:-1], example[-1:]
+        moments, scores, n = own["moments_"], None, own["moments_"].n
+        if learner._calibrated and calibration.next_row(n) == n:  # noqa: SLF001
+            scores = learner._class_scores(moments, row)  # noqa: SLF001
+        while not own["moments_"].learn(
+            row, label, weight, None if scores is None else own["calibration_"], scores
+        ):
+            parts = {name: own[name] for name in ("moments_", "calibration_") if name in own}
+            own.update({name: part.copy() for name, part in parts.items()})  # shared with a copy
+        return True
+
+    def _scores(self, x: RowLike) -> Floats | None:
+        """Scores of a row, (1, c)."""
+        learner = self._learner()
+        row = np.empty((1, learner.n_features_in_))
+        plain = self._reader.row(x, row)
+        return learner._class_scores(learner.moments_, row) if plain else None  # noqa: SLF001
+
+    def predict_one(self, x: RowLike) -> Any:
+        """The label of a row."""
+        scores = self._scores(x)
+        return None if scores is None else self._reader.prediction(scores)
+
+    def predict_proba_one(self, x: RowLike) -> Any:
+        """The probabilities of a row, by label."""
+        scores, learner = self._scores(x), self._learner()
+        fitted = learner.calibration_ if learner._calibrated else None  # noqa: SLF001
+        return None if scores is None else self._reader.probabilities(scores, fitted)
 
 
 class ClassLearner(Classifier):
@@ -323,16 +420,15 @@ class ClassLearner(Classifier):
     Subclasses implement ``_class_scores``. Single rows of plain numbers are learned in place.
     """
 
-    _derived: ClassVar[tuple[str, ...]] = ("_format",)
     _covariance_type: ClassVar[CovarianceType]
     """The covariances that the learner stores."""
 
+    rows_seen_: Any = _RowsSeen()
     moments_: Moments
-    _format: Any = None  # how compiled code reads single rows, while they are learned in place
 
     @abstractmethod
     def _class_scores(self, moments: Moments, X: Floats) -> Floats:
-        """Scores of the rows by the given moments, (n, c)."""
+        """Scores of contiguous rows by the given moments, (n, c)."""
 
     def _check_parameters(self, c: int) -> None:
         """Raise an error if a parameter is out of range, with c known classes."""
@@ -342,7 +438,7 @@ class ClassLearner(Classifier):
     @property
     def means_(self) -> Floats:
         """The mean of the rows of each class, (c, d); 0 for a class without rows."""
-        return self._learned().of_classes
+        return self._learned().means
 
     @property
     def counts_(self) -> Floats:
@@ -351,32 +447,28 @@ class ClassLearner(Classifier):
 
     def _learned(self) -> Moments:
         if not hasattr(self, "moments_"):
-            who = type(self).__name__
-            raise NotFittedError(
-                f"this {who} is not fitted yet: it has learned no row. Call fit, "
-                "partial_fit or learn_one first."
-            )
+            raise not_fitted(self)
         return self.moments_
 
     def _start(self, d: int, c: int) -> None:
         self._check_parameters(c)
         self.moments_ = Moments.start(d, c, self._covariance_type)
 
-    def _learn_block(
-        self,
-        X: TableLike,
-        y: ArrayLike | None,
-        sample_weight: ArrayLike | None,
-        verb: str,
-        time: TimeLike | None = None,
-    ) -> tuple[Floats, Array | None, Floats]:
-        self._prequential = verb == "test_then_train"
-        try:
-            return super()._learn_block(X, y, sample_weight, verb, time)
-        finally:
-            del self._prequential
+    @property
+    def _started(self) -> bool:
+        return "moments_" in self.__dict__
 
-    def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
+    def _learn_at(
+        self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None,
+        time: Array | None, *, prequential: bool,
+    ) -> Floats:  # fmt: skip
+        del time
+        return self._learn(X, Y, s, class_mask, prequential=prequential)
+
+    def _learn(
+        self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None,
+        *, prequential: bool = True,
+    ) -> Floats:  # fmt: skip
         del class_mask  # a class without rows scores below all others
         self._check_parameters(Y.shape[1])
         if linalg.magnitude(X) > _LARGEST:
@@ -386,8 +478,8 @@ class ClassLearner(Classifier):
             )
         n, labels, scores = len(X), Y.argmax(axis=1).astype(np.float64), np.zeros(Y.shape)
         moments, weights = self.moments_.copy(), np.ones(n) if s is None else s
-        prequential = getattr(self, "_prequential", False)
-        scored = set(range(n) if prequential else self._calibrated_rows(n))
+        fitted = calibration.rows(self.rows_seen_, n) if self._calibrated else ()
+        scored = set(range(n) if prequential else fitted)
         with np.errstate(over="ignore", invalid="ignore"):
             for a, b in pairwise(sorted({*range(0, n, _BLOCK), *scored, n})):
                 part = np.ascontiguousarray(X[a:b], dtype=np.float64)
@@ -416,83 +508,52 @@ class ClassLearner(Classifier):
     def _scores(self, X: Floats) -> Floats:
         self._check_parameters(self.moments_.c)
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._finite_scores(self.moments_, X.astype(np.float64, copy=False))
+            return self._finite_scores(self.moments_, np.ascontiguousarray(X, dtype=np.float64))
 
     # -- single rows -------------------------------------------------------------------------------
 
     def _prepare_single_rows(self) -> None:
+        own, moments = self.__dict__, self.moments_
         description = None if native.loops is None else row_format(self)
-        if native.loops is not None and description is not None:
-            sizes = self.n_features_in_, len(self.classes_)
-            self.__dict__["_format"] = native.loops.Format(*sizes, description)
-
-    def _learn_in_place(
-        self, x: RowLike, y: ArrayLike | None, sample_weight: float, time: TimeLike | None
-    ) -> bool:
-        reader, own = self._format, self.__dict__
-        if reader is None or time is not None:
-            return False
-        example = np.empty(own["n_features_in_"] + 2)
-        if not reader.example(x, y, sample_weight, example):
-            return False
-        row, label, weight = example[None, :-2], example[-2:-1], example[-1:]
-        moments, fitted = own["moments_"], None
-        if self._calibrated and calibration.uses(own["rows_seen_"]):
-            scores = self._class_scores(moments, row)
-            fitted = calibration.updated(self.calibration_, scores, label, weight)[0]
-        if not moments.learn(row, label, weight, _FAR):
-            return False
-        if fitted is not None:
-            own["calibration_"] = fitted
-        own["rows_seen_"] += 1
-        return True
-
-    def _scores_of_one(self, reader: Any, x: RowLike) -> Floats | None:
-        """Scores of one row, (1, c), with ``UNSEEN``; None if it must be validated first."""
-        row = np.empty((1, self.n_features_in_))
-        if not reader.row(x, row):
-            return None
-        return self._class_scores(self.moments_, row)
-
-    def predict_one(self, x: RowLike) -> Any:
-        """Predict the label of one row; None if no class is known."""
-        reader = self._format
-        scores = None if reader is None else self._scores_of_one(reader, x)
-        prediction = None if scores is None else reader.prediction(scores)
-        return super().predict_one(x) if prediction is None else prediction
-
-    def _predict_proba_in_place(self, x: RowLike) -> dict[Any, float] | None:
-        reader = self._format
-        scores = None if reader is None else self._scores_of_one(reader, x)
-        if scores is None:
-            return None
-        fitted = self.calibration_ if self._calibrated else None
-        shares: dict[Any, float] | None = reader.probabilities(scores, fitted)
-        return shares
+        if description is None or linalg.magnitude(moments.means) > _MODERATE:
+            return
+        if self._calibrated:
+            own["calibration_"] = np.array(self.calibration_)
+        reader = native.loops.Format(moments.d, moments.c, description)  # type: ignore[union-attr]
+        own["_single"] = _SingleRows(self, reader)
 
     def __setattr__(self, name: str, value: object) -> None:
         own = self.__dict__
-        if "moments_" in own:  # a parameter applies from the next row
-            own["moments_"].cached.clear()
-            own.pop("_format", None)
+        own.pop("_single", None)
+        if "moments_" in own and not name.endswith("_"):  # a parameter applies from the next row
+            own["moments_"] = own["moments_"].shared()
         super().__setattr__(name, value)
+
+    def _snapshot(self) -> dict[str, Any]:
+        """The attributes; the next row in place is learned on a copy of the moments."""
+        own = dict(self.__dict__)  # at once: another thread may learn
+        if "moments_" in own:
+            own["moments_"].vector.flags.writeable = False
+        return own
 
     def __copy__(self) -> Self:
         twin = object.__new__(type(self))
-        twin.__dict__ = dict(self.__dict__)
-        if "moments_" in twin.__dict__:  # single rows are learned in place
-            twin.__dict__["moments_"] = twin.moments_.copy()
+        twin.__dict__ = own = self._snapshot()
+        if "_single" in own:
+            own["_single"] = own["_single"].of(twin)
         return twin
 
     def __getstate__(self) -> Any:
-        own: Any = super().__getstate__()
-        return {name: value for name, value in own.items() if name != "_format"}
+        twin = object.__new__(type(self))
+        twin.__dict__ = self._snapshot()
+        twin.__dict__.pop("_single", None)
+        return super(ClassLearner, twin).__getstate__()
 
     # -- growing and merging -----------------------------------------------------------------------
 
     def _widen(self, d: int) -> None:
         c, old = self.moments_.c, np.arange(self.moments_.d)
-        self.moments_ = self.moments_.placed(old, d, np.arange(c), c)
+        self.moments_ = self.moments_.extended(old, d, np.arange(c), c)
 
     @property
     def _moves(self) -> bool:
@@ -504,7 +565,7 @@ class ClassLearner(Classifier):
     def _add_outputs(self, at: Array, c: int) -> None:
         self._check_parameters(c)
         old = np.setdiff1d(np.arange(c), at)
-        self.moments_ = self.moments_.placed(np.arange(self.moments_.d), self.moments_.d, old, c)
+        self.moments_ = self.moments_.extended(np.arange(self.moments_.d), self.moments_.d, old, c)
 
     @property
     def _sound(self) -> bool:
@@ -540,7 +601,7 @@ class ClassLearner(Classifier):
         if layout.d > self.n_features_in_:
             self._widen(layout.d)
         c = self.moments_.c
-        theirs = other.moments_.placed(layout.features, layout.d, layout.outputs, c)
+        theirs = other.moments_.extended(layout.features, layout.d, layout.outputs, c)
         with np.errstate(over="ignore", invalid="ignore"):
             self._set_moments(self.moments_.merged(theirs))
 
@@ -599,14 +660,14 @@ class NearestClassMean(ClassLearner):
     classes: Collection[object] | None = None
 
     def _class_scores(self, moments: Moments, X: Floats) -> Floats:
-        cached, cosine = moments.cached, self.metric == "cosine"
-        if cosine and native.loops is None:
-            cosines: Floats = _unit(X) @ _unit(moments.of_classes).T
+        if self.metric == "cosine" and native.loops is None:
+            cosines: Floats = _unit(X) @ _unit(moments.means).T
             return cosines
-        if "lines" not in cached:
-            lines = moments.lines(cosine=cosine)
-            cached["lines"] = moments.plain_lines(None, lambda M: M) if lines is None else lines
-        return along(cached["lines"], X)  # (3)
+        return linear_scores(moments.derived(self._coefficients), X)  # (3)
+
+    def _coefficients(self, moments: Moments) -> Floats:
+        found = moments.coefficients(cosine=self.metric == "cosine")
+        return moments.plain_coefficients(None, lambda M: M) if found is None else found
 
 
 def _unit(rows: Floats) -> Floats:

@@ -14,7 +14,6 @@ from typing import Any, Self
 import numpy as np
 
 from onepass.serialization.state import RowCounter, copied_attributes, counters, not_fitted
-from onepass.types import ArrayLike, RowLike, TimeLike
 
 _PLAIN = "biufU"  # kinds of labels that the compiled state compares as NumPy does
 _LABELS = (str, int, float, np.generic)
@@ -34,28 +33,12 @@ class Compiled:
     target_ndim_: int
     _rollback_on_error: Callable[[], Any]
 
-    _compiled: Any = None  # the state, while the learned attributes are not in the instance
-
-    @property
-    def _single(self) -> Any:
-        return self._compiled
-
-    def _learn_in_place(
-        self, x: RowLike, y: ArrayLike | None, sample_weight: float, time: TimeLike | None
-    ) -> bool:
-        compiled = self._compiled
-        return compiled is not None and time is None and compiled.learn_one(x, y, sample_weight)
-
-    def predict_one(self, x: RowLike) -> Any:
-        """Predict the target of one row, from the initial weights if no row was learned."""
-        compiled = self._compiled
-        prediction = None if compiled is None else compiled.predict_one(x)
-        return super().predict_one(x) if prediction is None else prediction  # type: ignore[misc]
+    _single: Any = None  # the state, while the learned attributes are not in the instance
 
     def frozen_copy(self) -> Any:
         """Return a copy for prediction that later learning does not change."""
         frozen = object.__new__(type(self))
-        frozen.__dict__ = self._without(self.__dict__, self._compiled, self._read_all)
+        frozen.__dict__ = self._without(self.__dict__, self._single, self._read_all)
         return frozen
 
     def _read_all(self, compiled: Any) -> dict[str, Any]:
@@ -71,18 +54,18 @@ class Compiled:
         if getattr(self, "_calibrated", False):
             own["calibration_"] = self.calibration_
             compiled.calibration = self.rows_seen_, len(own["calibration_"]), own["calibration_"]
-        self.__dict__ = own | {"_compiled": compiled}
+        self.__dict__ = own | {"_single": compiled}
 
     def _decompile(self) -> None:
         """Move the learned attributes from the compiled state to the instance."""
-        if self._compiled is not None:
-            self.__dict__ = self._without(self.__dict__, self._compiled, self._read_all)
+        if self._single is not None:
+            self.__dict__ = self._without(self.__dict__, self._single, self._read_all)
 
     def _without(
         self, own: Mapping[str, Any], compiled: Any, read: Callable[[Any], Mapping[str, Any]]
     ) -> dict[str, Any]:
         """Attributes of the instance, with copies in place of its compiled state."""
-        values = {name: value for name, value in own.items() if name != "_compiled"}
+        values = {name: value for name, value in own.items() if name != "_single"}
         if compiled is None:
             return values
         if compiled.calibration:
@@ -109,15 +92,15 @@ class Compiled:
 
     def __setattr__(self, name: str, value: object) -> None:
         parameters = getattr(self, "__dataclass_fields__", ())  # whose defaults the class has
-        if self._compiled is not None and (name in parameters or not hasattr(type(self), name)):
+        if self._single is not None and (name in parameters or not hasattr(type(self), name)):
             self._decompile()  # a parameter or the format of rows applies from the next row
         super().__setattr__(name, value)
 
     def __copy__(self) -> Self:
         twin = object.__new__(type(self))
         twin.__dict__ = dict(self.__dict__)
-        if self._compiled is not None:
-            twin.__dict__["_compiled"] = self._compiled.copy()
+        if self._single is not None:
+            twin.__dict__["_single"] = self._single.copy()
         return twin
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
@@ -128,7 +111,7 @@ class Compiled:
 
     def __getstate__(self) -> Any:
         own: Any = super().__getstate__()
-        compiled = own.get("_compiled")
+        compiled = own.get("_single")
         snapshot = None if compiled is None else compiled.copy()
         return self._without(own, snapshot, self._read_all)
 

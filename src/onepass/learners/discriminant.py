@@ -50,7 +50,7 @@ from onepass.learners.class_means import (
     ClassLearner,
     CovarianceType,
     Moments,
-    along,
+    linear_scores,
     width_of,
 )
 from onepass.types import ArrayLike, Floats
@@ -353,7 +353,10 @@ class StreamingLDA(Posterior):
     @property
     def shrinkage_(self) -> float:
         """Shrinkage ε in use."""
-        moments = self._learned()
+        return self._share(self._learned())
+
+    def _share(self, moments: Moments) -> float:
+        """ε of these moments."""
         if self.shrinkage == "oas":
             return oas(moments.triangles[0], float(moments.mass.sum()))
         return float(self.shrinkage)
@@ -366,17 +369,18 @@ class StreamingLDA(Posterior):
             )
 
     def _class_scores(self, moments: Moments, X: Floats) -> Floats:
-        if "lines" not in moments.cached:
-            shares, share = self._shares(moments.mass), self.shrinkage
-            identity = self.target != "variance" and not isinstance(share, str)
-            chosen = None if isinstance(share, str) else float(share), 1.0 if identity else None
-            lines = moments.lines(shares, chosen)
-            if lines is None:
-                S = moments.sums[0] / moments.mass.sum()
-                S = shrunk(S, self.shrinkage_, 1.0 if identity else float(np.diagonal(S).mean()))
-                lines = moments.plain_lines(shares, lambda M: solve(S, M.T).T)
-            moments.cached["lines"] = lines
-        return along(moments.cached["lines"], X)  # (1)
+        return linear_scores(moments.derived(self._coefficients), X)  # (1)
+
+    def _coefficients(self, moments: Moments) -> Floats:
+        shares, share = self._shares(moments.mass), self.shrinkage
+        identity = self.target != "variance" and not isinstance(share, str)
+        chosen = None if isinstance(share, str) else float(share), 1.0 if identity else None
+        found = moments.coefficients(shares, chosen)
+        if found is not None:
+            return found
+        S = moments.sums[0] / moments.mass.sum()
+        S = shrunk(S, self._share(moments), 1.0 if identity else float(np.diagonal(S).mean()))
+        return moments.plain_coefficients(shares, lambda M: solve(S, M.T).T)
 
 
 @dataclass(eq=False, repr=False)
@@ -449,19 +453,14 @@ class StreamingQDA(Posterior):
         return np.array([_covariance(sums, n) for sums, n in pairs])
 
     def _class_scores(self, moments: Moments, X: Floats) -> Floats:
-        c, d, n, shares = moments.c, moments.d, len(X), self._shares(moments.mass)
-        cached = moments.cached
-        for k in range(c):
-            if k not in cached:
-                cached[k] = self._factor(moments, k)
-        factors = tuple(map(cached.__getitem__, range(c)))
-        scores = np.empty((n, c))
+        c, d, n = moments.c, moments.d, len(X)
+        means = moments.vector[: 1 + 2 * c * (1 + d)].copy()  # another thread may learn meanwhile
+        factors = moments.derived(self._factors)[0]
         if native.loops is not None:
-            means = moments.vector[: c * (1 + 2 * d)]
-            means = means.copy() if n > 1 else means  # another thread may learn meanwhile
-            X = np.ascontiguousarray(X)
-            native.loops.class_quadratic(c, d, means, factors, shares, n, X, scores)
+            scores, shares = np.empty((n, c)), self._shares(means[1 + c : 1 + 2 * c])
+            native.loops.class_quadratic_scores(c, d, means, factors, shares, n, X, scores)
             return scores
+        scores = np.zeros((n, c))
         for k in np.flatnonzero(moments.seen).tolist():
             apart = (X - moments.origins[k]) - moments.offsets[k]
             V = linalg.solve_lower(factors[k][:d, :d].T, apart.T)
@@ -469,10 +468,21 @@ class StreamingQDA(Posterior):
         scores += self._log_priors(moments.mass)  # (2)
         return scores
 
-    def _factor(self, moments: Moments, k: int) -> Floats:
+    def _factors(self, moments: Moments) -> tuple[tuple[Floats, ...], tuple[Any, ...]]:
+        """The factor of each class, and the numbers of rows that it depends on."""
+        rows, former = moments.rows.tolist(), moments.cached
+        factors, counts = ((None,) * moments.c,) * 2 if former is None else former[1]
+        pairs = [
+            (U, n) if n in (rows[k], rows) else self._factor(moments, k, rows)
+            for k, (U, n) in enumerate(zip(factors, counts, strict=True))
+        ]
+        return tuple(U for U, _ in pairs), tuple(n for _, n in pairs)
+
+    def _factor(self, moments: Moments, k: int, rows: list[float]) -> tuple[Floats, Any]:
         """Factor U of Λ_k = UᵀU; 1 / its diagonal and half its log determinant in the last row.
 
-        If Λ_k is singular it depends on the typical variance, and so on all classes.
+        It depends on the rows of class k or, if Λ_k is singular, on the typical variance, and so on
+        those of all classes.
         """
         share, d, n = float(self.reg_param), moments.d, float(moments.mass[k])
         U, sums = np.empty((width_of(d) + 1, width_of(d))), moments.triangles[k]
@@ -480,14 +490,13 @@ class StreamingQDA(Posterior):
             native.loops is not None
             and native.loops.class_factor(d, sums, (1.0 - share) / n, share, U)
         ):
-            return U
+            return U, rows[k]
         squares = np.einsum("kii->i", moments.triangles)
         typical = (1.0 - share) * squares / max(moments.mass.sum(), 1e-300) + share
         L = lower(shrunk(moments.sums[k] / n, share, 1.0), typical)
         U[:] = 0.0
         U[:d, :d], U[-1, :d], U[-1, d] = L.T, 1.0 / np.diagonal(L), np.log(np.diagonal(L)).sum()
-        moments.cached["typical"] = typical
-        return U
+        return U, rows
 
 
 def _covariance(sums: Floats, n: float) -> Floats:

@@ -131,7 +131,7 @@ class DiscriminantAxes:
         center, directions = np.zeros(d), np.zeros((len(self.view.directions), d))
         center[at], directions[:, at] = self.view.center, self.view.directions
         view = replace(self.view, center=center, directions=directions)
-        return replace(self, moments=self.moments.placed(at, d, outputs, c), view=view)
+        return replace(self, moments=self.moments.extended(at, d, outputs, c), view=view)
 
     def scatter(self) -> tuple[Floats, Floats]:
         """M (d,), and B (c, d) with S_b = n Bᵀ B (1)."""

@@ -447,7 +447,7 @@ class KernelRLS(Compiled):
         if linalg.magnitude(Y) > _LARGEST or (s is not None and s.min() < 1.0 / _LARGEST):
             raise self._too_large(Y)
         X, weights = X.astype(np.float64, copy=False), np.ones(len(X)) if s is None else s
-        errors, state = np.empty(Y.shape), self._compiled
+        errors, state = np.empty(Y.shape), self._single
         posterior: Any = None
         if state is None:
             posterior = self.posterior_.in_form(dense=forgetting < 1.0)
@@ -466,7 +466,7 @@ class KernelRLS(Compiled):
                 raise self._too_large(Y)
             self.posterior_ = posterior
             self.inconsistent_rows_ += inconsistent
-        elif state is not self._compiled:
+        elif state is not self._single:
             self._set_compiled(state)
         return Y - errors
 

@@ -296,8 +296,10 @@ class LeastSquares(Learner):
             )  # fmt: skip
 
     def _learn_at(
-        self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Array | None
-    ) -> Floats:
+        self, X: Floats, Y: Floats, s: Floats | None, known: Array | None,
+        time: Array | None, *, prequential: bool,
+    ) -> Floats:  # fmt: skip
+        del prequential
         return self._learn(X, Y, s, known, time)
 
     def _learn(
@@ -907,9 +909,3 @@ class RLSClassifier(LeastSquares, Classifier):
 
     _: KW_ONLY
     classes: Collection[object] | None = None
-
-    def predict_one(self, x: RowLike) -> Any:
-        """Predict the label of one row; None if no class is known."""
-        single = self._single
-        prediction = None if single is None else single.predict_one(x)
-        return super().predict_one(x) if prediction is None else prediction

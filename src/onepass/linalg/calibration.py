@@ -63,25 +63,20 @@ def grown(state: Floats, at: Array) -> Floats:
     return np.insert(state, 4 + 2 * np.repeat(at - np.arange(len(at)), 2), 0.0)
 
 
-def _next_row(i: int) -> int:
+def next_row(i: int) -> int:
     """The index of the first row at or after row i that is used."""
     step = min(1 << max(i.bit_length() - _HEAD, 0), _SPACING)
     interval = i // step
     drawn = interval * step + (interval * 0x9E3779B97F4A7C15 % 2**64 >> 40) % step
-    return drawn if drawn >= i else _next_row((interval + 1) * step)
-
-
-def uses(i: int) -> bool:
-    """Whether row i is used."""
-    return _next_row(i) == i
+    return drawn if drawn >= i else next_row((interval + 1) * step)
 
 
 def rows(first: int, n: int) -> Iterator[int]:
     """The rows that are used of n rows, numbered from 0, of which the first has this index."""
-    i = _next_row(first)
+    i = next_row(first)
     while i < first + n:
         yield i - first
-        i = _next_row(i + 1)
+        i = next_row(i + 1)
 
 
 def updated(

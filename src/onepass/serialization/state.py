@@ -1,6 +1,6 @@
 """Learned attributes of an object, and their size in bytes.
 
-A learner may move its learned attributes into a compiled object, ``_compiled``, which then is their
+A learner may move its learned attributes into a compiled object, ``_single``, which then is their
 only owner. :class:`StateAttribute` and :class:`RowCounter` are the descriptors of such attributes:
 reading them returns copies, and setting one of them moves all of them back to the instance. The
 owner's method ``_read(compiled, name)`` returns the copy of an attribute.
@@ -63,7 +63,7 @@ class StateAttribute:
         own = owner.__dict__
         if self.name in own:
             return own[self.name]
-        compiled = own.get("_compiled")
+        compiled = own.get("_single")
         if compiled is not None:
             value = owner._read(compiled, self.name)  # noqa: SLF001  the protocol of owners
             if isinstance(value, np.ndarray):
@@ -96,11 +96,11 @@ class RowCounter(StateAttribute):
         own = owner.__dict__
         if self.name not in own:
             raise owner._missing(self.name)  # noqa: SLF001
-        return own[self.name] + getattr(own.get("_compiled"), self.counted, 0)
+        return own[self.name] + getattr(own.get("_single"), self.counted, 0)
 
     def __set__(self, owner: Any, value: Any) -> None:
         own = owner.__dict__
-        own[self.name] = value - getattr(own.get("_compiled"), self.counted, 0)
+        own[self.name] = value - getattr(own.get("_single"), self.counted, 0)
 
 
 def learned(thing: Any) -> dict[str, Any]:
@@ -114,10 +114,10 @@ def learned(thing: Any) -> dict[str, Any]:
         If the object is a frozen copy, which does not have all of them.
     """
     own = {name: getattr(thing, name) for name in _learned_names(thing)}
-    compiled = vars(thing).get("_compiled")
-    if compiled is not None:
+    compiled = vars(thing).get("_single")
+    if hasattr(compiled, "copy"):  # the owner of the state
         return {**own, **thing._read_all(compiled)}  # noqa: SLF001  the protocol of owners
-    if "rows_seen_" not in own:
+    if not hasattr(thing, "rows_seen_"):
         return own
     found = _descriptors(thing.__class__).items()
     saved = {name: value for name, value in found if value.copied or value.saved}
@@ -126,7 +126,7 @@ def learned(thing: Any) -> dict[str, Any]:
 
 def forget(thing: Any) -> None:
     """Remove the learned attributes, in one assignment."""
-    gone = {*_learned_names(thing), "_compiled", "_frozen", *getattr(thing, "_derived", ())}
+    gone = {*_learned_names(thing), "_single", "_frozen", *getattr(thing, "_derived", ())}
     thing.__dict__ = {name: value for name, value in vars(thing).items() if name not in gone}
 
 
@@ -162,7 +162,7 @@ def nbytes(thing: object) -> int:
         return sum(nbytes(part) for part in thing.values())
     if isinstance(thing, BaseEstimator):
         own = vars(thing)
-        size = nbytes(own.get("_compiled")) + (own.get("_frozen") or 0)
+        size = nbytes(own.get("_single")) + (own.get("_frozen") or 0)
         return size + sum(nbytes(value) for name, value in own.items() if name.endswith("_"))
     if hasattr(thing, "nbytes"):
         return int(thing.nbytes)

@@ -25,7 +25,7 @@ Optional hooks, described in :mod:`onepass.learners.estimator.learner`:
 ``_merging``, ``_merge``      whether and how learners are merged; without them, ``_unmergeable``
                               is the reason of the refusal
 ``_square``                   whether the state is quadratic in d, for a warning
-``_prepare_single_rows``, ``_learn_in_place``  a direct path for single rows after the first
+``_prepare_single_rows``      sets ``_single``, which learns and predicts single rows
 
 Learned attributes have names that end with an underscore. A hook never modifies an array that such
 an attribute refers to: it assigns new arrays. So an error or an interrupt within a public method

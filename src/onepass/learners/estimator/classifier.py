@@ -29,16 +29,16 @@ class CalibrationState(StateAttribute):
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
         if owner is None:
             return self
-        compiled = owner.__dict__.get("_compiled")
-        if compiled is not None and compiled.calibration:
-            return np.frombuffer(compiled.calibration[1])
+        fitted = getattr(owner.__dict__.get("_single"), "calibration", None)
+        if fitted:
+            return np.frombuffer(fitted[1])
         return owner.__dict__.get("calibration_", calibration.start(len(owner.classes_)))
 
     def __set__(self, owner: Any, value: Any) -> None:
         owner.__dict__["calibration_"] = value
-        compiled = owner.__dict__.get("_compiled")
-        if compiled is not None and compiled.calibration:
-            compiled.calibration = compiled.calibration[0], len(value), value
+        single = owner.__dict__.get("_single")
+        if fitted := getattr(single, "calibration", None):
+            single.calibration = fitted[0], len(value), value
 
 
 class Classifier(ClassifierMixin, Learner):

@@ -69,7 +69,7 @@ class Learner(BaseEstimator, ABC):
     _merge_parameters: ClassVar[tuple[str, ...]] = ()
     """The parameters that must be equal in two learners that are merged."""
     _single: Any = None
-    """Compiled code that predicts single rows in the present state."""
+    """What learns and predicts single rows of plain numbers in the present state."""
     _square: ClassVar[bool] = False  # whether the state is quadratic in the number of features
 
     n_features_in_: int
@@ -335,15 +335,15 @@ class Learner(BaseEstimator, ABC):
             when = self._check_times(time, 1)
             Y, class_mask = self._receive_target(y, s)
             if s is None or s[0] > 0:
-                self._learn_and_calibrate(row[None, :], Y, s, class_mask, when)
+                self._learn_and_calibrate(row[None, :], Y, s, class_mask, when, prequential=False)
         return self
 
     def _learn_in_place(
         self, x: RowLike, y: ArrayLike | None, sample_weight: float, time: TimeLike | None
     ) -> bool:
         """Learn a row in the present state; return False if it must be validated first."""
-        del x, y, sample_weight, time
-        return False
+        single = self._single
+        return single is not None and time is None and single.learn_one(x, y, sample_weight)
 
     def _learn_only_row(
         self,
@@ -373,14 +373,18 @@ class Learner(BaseEstimator, ABC):
     def _prepare_single_rows(self) -> None:
         """Let further rows be learned in place, if that is supported."""
 
-    @public
     def predict_one(self, x: RowLike) -> Any:
         """Predict the target of one row, from the initial weights if no row was learned."""
-        row = self._row(x)
-        if not self._started:
-            check_parameters(self)
-            return self._initial_prediction(row)
-        return self._to_predictions(self._scores(row[None, :]), None)[0]
+        single = self._single
+        prediction = None if single is None else single.predict_one(x)
+        if prediction is not None:
+            return prediction
+        with calling(f"{type(self).__name__}.predict_one"):
+            row = self._row(x)
+            if not self._started:
+                check_parameters(self)
+                return self._initial_prediction(row)
+            return self._to_predictions(self._scores(row[None, :]), None)[0]
 
     # -- growing and merging -------------------------------------------------------------------
 
@@ -543,10 +547,11 @@ class Learner(BaseEstimator, ABC):
         )
 
     def _learn_at(
-        self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None, time: Array | None
-    ) -> Floats:
-        """Learn rows with these times."""
-        del time
+        self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None,
+        time: Array | None, *, prequential: bool,
+    ) -> Floats:  # fmt: skip
+        """Learn rows with these times; unless ``prequential``, scores may be missing."""
+        del time, prequential
         return self._learn(X, Y, s, class_mask)
 
     def _calibrate(
@@ -596,14 +601,17 @@ class Learner(BaseEstimator, ABC):
                     return Y, class_mask, None
                 array, Y, s = array[on], Y[on], s[on]
                 class_mask, when = (None if a is None else a[on] for a in (class_mask, when))
-            scores, fitted = self._learn_and_calibrate(array, Y, s, class_mask, when)
+            scores, fitted = self._learn_and_calibrate(
+                array, Y, s, class_mask, when, prequential=verb == "test_then_train"
+            )
             return scores, class_mask, fitted
 
     def _learn_and_calibrate(
-        self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None, time: Array | None
-    ) -> tuple[Floats, Any]:
+        self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None,
+        time: Array | None, *, prequential: bool,
+    ) -> tuple[Floats, Any]:  # fmt: skip
         """Learn rows; return their scores and calibration. After one row, others may follow."""
-        scores = self._learn_at(X, Y, s, class_mask, time)
+        scores = self._learn_at(X, Y, s, class_mask, time, prequential=prequential)
         fitted = self._calibrate(scores, Y, s, class_mask)
         if len(X) == 1:
             self._prepare_single_rows()
@@ -618,7 +626,8 @@ class Learner(BaseEstimator, ABC):
         for rows in np.split(np.arange(len(s)), cuts):
             if s[rows[0]] > 0:
                 seen, when = (None if a is None else a[rows] for a in (class_mask, time))
-                scores[rows] = self._learn_at(X[rows], Y[rows], s[rows], seen, when)
+                part = X[rows], Y[rows], s[rows], seen, when
+                scores[rows] = self._learn_at(*part, prequential=True)
             else:
                 scores[rows] = self._scores(X[rows])
         return scores
