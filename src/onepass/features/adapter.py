@@ -20,10 +20,11 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 
+from onepass import validation
 from onepass.declared import State
 from onepass.errors import ShapeError, TypeMismatchError, calling, public
 from onepass.features.encode import to_table
-from onepass.features.transformer import Starts, Transformer, matrix_with_gaps
+from onepass.features.transformer import Starts, Transformer
 from onepass.serialization.state import not_fitted
 from onepass.types import Array, Floats
 from onepass.validation.table import Table, TableLike
@@ -155,7 +156,7 @@ class Adapter(Transformer):
         Z = made.transform(rows)
         Z = Z.toarray() if hasattr(Z, "toarray") else Z
         with calling(f"Pipeline: the output of {type(self.transformer).__name__}"):
-            array, _ = matrix_with_gaps(Z)
+            array, _ = validation.matrix(Z, missing=True)
         if len(array) != len(rows):
             raise ShapeError(
                 f"the output of {type(self.transformer).__name__} must have a row for each of "

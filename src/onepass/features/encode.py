@@ -33,7 +33,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard
 import numpy as np
 from sklearn.base import clone
 
-from onepass import native
+from onepass import native, validation
 from onepass.declared import State, check_parameters, param
 from onepass.errors import (
     ColumnError,
@@ -46,7 +46,7 @@ from onepass.errors import (
     public,
 )
 from onepass.features.columns import CYCLES, Column, Date, Hashed, Number, Text
-from onepass.features.transformer import Starts, Transformer, matrix_with_gaps
+from onepass.features.transformer import Starts, Transformer
 from onepass.types import Array, Floats
 from onepass.validation.arrays import ColumnPositions, check_values
 from onepass.validation.table import (
@@ -91,7 +91,8 @@ def to_table(X: TableLike, names: Sequence[str] | None) -> Floats | Table:
         return Table({}, 0)
     array = _mixed_matrix(X)
     if array is None:
-        return matrix_with_gaps(X, d=None if names is None else len(names), names=names)[0]
+        d = None if names is None else len(names)
+        return validation.matrix(X, d=d, names=names, missing=True)[0]
     if names is not None and array.shape[1] != len(names):
         raise ShapeError(
             f"`X` must have {len(names)} columns, as learned, got {array.shape[1]}. "

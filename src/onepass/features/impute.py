@@ -27,7 +27,7 @@ import numpy as np
 from onepass import native
 from onepass.declared import FEATURE, State, param, start_states
 from onepass.errors import NumericalError, public
-from onepass.features.transformer import Columnwise, Starts, matrix_with_gaps
+from onepass.features.transformer import Columnwise, Starts
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.arrays import ColumnPositions
 from onepass.validation.table import Table, named_row
@@ -71,7 +71,7 @@ class Impute(Columnwise):
 
     _fills = True
     _merging: ClassVar[str] = "exact"
-    _matrix = staticmethod(matrix_with_gaps)
+    _accepts_missing = True
     fills_ = State[Array](FEATURE)
     counts_ = State[Array](FEATURE, dtype=np.int64)
     rows_before_ = State[Array](FEATURE, dtype=np.int64)

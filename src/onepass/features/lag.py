@@ -41,7 +41,6 @@ from onepass.features.transformer import (
     Starts,
     Transformer,
     all_or_nothing,
-    matrix_with_gaps,
 )
 from onepass.serialization.state import forget
 from onepass.types import Array, ArrayLike, Floats
@@ -104,7 +103,7 @@ class Lag(Columnwise):
     """
 
     _uses_targets = True
-    _matrix = staticmethod(matrix_with_gaps)
+    _accepts_missing = True
     _merge_from = Transformer._merge_from  # noqa: SLF001  not supported
 
     lags_ = State[list[int]]()

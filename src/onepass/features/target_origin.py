@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.features.transformer import Columnwise, Starts, matrix_with_gaps
+from onepass.features.transformer import Columnwise, Starts
 from onepass.types import Array, Floats
 from onepass.validation.table import known_rows
 
@@ -43,7 +43,7 @@ class TargetOrigin(Columnwise):
     """
 
     _relative = True
-    _matrix = staticmethod(matrix_with_gaps)
+    _accepts_missing = True
     _merging = "exact"
 
     recent_: Array | None

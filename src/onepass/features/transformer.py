@@ -28,7 +28,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -50,12 +50,10 @@ from onepass.serialization.state import UnfittedAttribute, forget
 from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.arrays import (
     ColumnPositions,
-    check_contains_rows,
     check_same_parameters,
     column_positions,
-    objects_to_floats,
 )
-from onepass.validation.table import Table, TableLike, has_names, is_frame, named_row
+from onepass.validation.table import TableLike, named_row
 
 
 class Starts(NamedTuple):
@@ -505,8 +503,8 @@ class Columnwise(Transformer):
 
     _prefix: ClassVar[str] = ""
     """Prefix of the output names, if they are numbered."""
-    _matrix = staticmethod(validation.matrix)
-    """Function that checks rows."""
+    _accepts_missing: ClassVar[bool] = False
+    """Whether values of rows may be missing."""
 
     @abstractmethod
     def _start(self, d: int) -> None:
@@ -562,7 +560,7 @@ class Columnwise(Transformer):
 
     def _check_rows(self, X: TableLike, *, learning: bool) -> Floats:
         """Return rows as a matrix of the fitted width."""
-        array, names = self._matrix(X, **self._shape())
+        array, names = validation.matrix(X, **self._shape(), missing=self._accepts_missing)
         if learning:
             self._set_feature_names(names)
         return array
@@ -658,64 +656,3 @@ class Columnwise(Transformer):
             "d": getattr(self, "n_features_in_", None),
             "names": None if names is None else list(names),
         }
-
-
-def matrix_with_gaps(
-    X: TableLike, *, d: int | None = None, names: Sequence[str] | None = None
-) -> tuple[Floats, list[str] | None]:
-    """Return the rows of X as an array (n, d), finite or nan, and the names of its columns.
-
-    Parameters
-    ----------
-    X : array-like of shape (n, d), Table or DataFrame
-        Numbers; nan, None and null are missing.
-    d, names
-        As in :func:`onepass.validation.matrix`, which validates the matrix.
-
-    Raises
-    ------
-    ShapeError, ColumnError, TypeMismatchError, NotFiniteError
-        If X is not a matrix of real numbers with these columns; infinity is rejected.
-
-    Examples
-    --------
-    >>> matrix_with_gaps([[1, None], [2, 3]])[0].tolist()
-    [[1.0, nan], [2.0, 3.0]]
-    """
-    if isinstance(X, Table) or is_frame(X):
-        named = isinstance(X, Table) or has_names(X)
-        table = X if isinstance(X, Table) else Table.from_frame(X)
-        names = names if named else None  # columns without names are used in their order
-        filled = {name: _filled(column) for name, column in table.columns.items()}
-        array, columns = validation.matrix(Table(filled, table.n), d=d, names=names)
-        order = table.names if names is None else names
-        missing = np.column_stack([table[name] != table[name] for name in order])
-        return np.where(missing, np.nan, array), columns if named else None
-    check_contains_rows(X)
-    raw = _floats(X)
-    array, _ = validation.matrix(_filled(raw), d=d, names=names)
-    if isinstance(raw, np.ndarray) and raw.dtype.kind == "f":
-        array = np.where(np.isnan(raw), array.dtype.type(np.nan), array)
-    return array, None
-
-
-def _floats(X: object) -> Any:
-    """Convert X to an array; None among numbers becomes nan, other values are unchanged."""
-    if hasattr(X, "toarray"):
-        return X
-    try:
-        raw = np.asarray(X)
-    except ValueError:  # rows of different lengths
-        return X
-    if raw.dtype.kind == "O":
-        with suppress(TypeError, ValueError):
-            return objects_to_floats(raw)
-    return raw
-
-
-def _filled(raw: object) -> Any:
-    """Return numbers with zeros in place of nan, so that only other invalid values are rejected."""
-    if isinstance(raw, np.ndarray) and raw.dtype.kind == "f":
-        known: Array = np.where(np.isnan(raw), raw.dtype.type(0), raw)
-        return known
-    return raw

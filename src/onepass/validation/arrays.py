@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from os import PathLike
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
@@ -158,7 +159,11 @@ def is_small_table(X: object, values: int) -> bool:
 
 
 def matrix(
-    X: TableLike, *, d: int | None = None, names: Sequence[str] | None = None
+    X: TableLike,
+    *,
+    d: int | None = None,
+    names: Sequence[str] | None = None,
+    missing: bool = False,
 ) -> tuple[Floats, list[str] | None]:
     """Validate X; return a finite array of shape (n, d), and the column names or None.
 
@@ -170,6 +175,8 @@ def matrix(
         The number of columns seen at fit time.
     names : sequence of str, optional
         The column names seen at fit time.
+    missing : bool, default=False
+        Whether values may be missing: NaN, or None, which becomes NaN.
 
     Raises
     ------
@@ -181,7 +188,7 @@ def matrix(
     if isinstance(X, Table) or is_frame(X):
         array, columns, finite = _plain_rows(X, names) or _table_rows(X, names)
     else:
-        array = _numbers(X, "X")
+        array = _numbers(_with_nan(X) if missing else X, "X")
     if array.ndim != 2:
         raise ShapeError(
             f"Expected 2D array `X` of shape (n, d), got {array.ndim}D array instead, "
@@ -200,8 +207,26 @@ def matrix(
             "encode rows with names by op.features.Encode, which accepts new columns."
         )
     if not finite:
-        refuse_nonfinite(array, "X", columns or names)
+        refuse_nonfinite(_known(array) if missing else array, "X", columns or names)
     return array, columns
+
+
+def _with_nan(X: object) -> Any:
+    """Convert X to an array; None among numbers becomes nan, other values are unchanged."""
+    check_contains_rows(X)
+    try:
+        raw = np.asarray(X)
+    except ValueError:  # rows of different lengths
+        return X
+    if raw.dtype.kind == "O":
+        with suppress(TypeError, ValueError):
+            return objects_to_floats(raw)
+    return raw
+
+
+def _known(array: Floats) -> Floats:
+    """The array with 0 in place of NaN."""
+    return array if is_finite(array) else np.where(np.isnan(array), 0.0, array)
 
 
 def torch_compatible(array: Array) -> Array:
