@@ -42,16 +42,16 @@ static Moments moments_of(double *vector, ptrdiff_t k, ptrdiff_t c, ptrdiff_t d)
 
 /* Move the mean of class y by a row x of weight w, and write the row that is added to the sums. */
 EVERY_MACHINE static void move_mean(const Moments *m, ptrdiff_t y, const double *x, double w,
-                                    double *apart)
+                                    double *deviation)
 {
     double *origin = m->origins + y * m->d, *offset = m->offsets + y * m->d;
     const double mass = m->mass[y], share = w / (mass + w), root = sqrt(share * mass);
     if (!(mass > 0.0))
         memcpy(origin, x, m->d * sizeof *x);
     for (ptrdiff_t j = 0; j < m->d; j++) {
-        apart[j] = (x[j] - origin[j]) - offset[j];
-        offset[j] += share * apart[j]; /* (1) */
-        apart[j] *= root;              /* (2) */
+        deviation[j] = (x[j] - origin[j]) - offset[j];
+        offset[j] += share * deviation[j]; /* (1) */
+        deviation[j] *= root;              /* (2) */
     }
     m->mass[y] = mass + w;
     m->rows[y] += 1.0;
@@ -294,10 +294,10 @@ static void set_unit(double *row, ptrdiff_t d)
 /* Write the means of the classes with rows, less their mean, to `coefficients`, or of length 1 if
    `cosine`; and log priors b, UNSEEN for classes without rows. */
 EVERY_MACHINE static void start_coefficients(const Moments *m, int cosine, const double *shares,
-                                      double *coefficients)
+                                             double *coefficients)
 {
     const ptrdiff_t c = m->c, d = m->d, stride = stride_of(d);
-    double *origin = coefficients, *centre = coefficients + stride, *W = coefficients + 2 * stride;
+    double *origin = coefficients, *centre = origin + stride, *W = centre + stride;
     ptrdiff_t seen = 0;
     double total = 0.0;
     memset(coefficients, 0, (c + 2) * stride * sizeof *coefficients);
@@ -360,12 +360,12 @@ EVERY_MACHINE static double oracle(ptrdiff_t d, double n, const double *sums)
         mean += variance / (double)d;
         squares += (variance * variance + 2.0 * others) / (double)(d * d);
     }
-    const double apart = (n + 1.0) * (squares - mean * mean / (double)d);
-    return apart > 0.0 ? fmin((squares + mean * mean) / apart, 1.0) : 1.0;
+    const double spread = (n + 1.0) * (squares - mean * mean / (double)d);
+    return spread > 0.0 ? fmin((squares + mean * mean) / spread, 1.0) : 1.0;
 }
 
-/* class_coefficients(k, c, d, vector, cosine, share, variance, shares, coefficients); share and variance are
-   negative for oracle approximating shrinkage and for the mean variance. */
+/* class_coefficients(k, c, d, vector, cosine, share, variance, shares, coefficients); the share is
+   negative for oracle approximating shrinkage, and the variance for the mean variance. */
 PyObject *class_coefficients(PyObject *module, PyObject *args)
 {
     Arrays a;
@@ -373,8 +373,8 @@ PyObject *class_coefficients(PyObject *module, PyObject *args)
     int cosine, regular = 1;
     double share, variance, mass = 0.0, mean = 0.0, *work = NULL;
     (void)module;
-    if (!PyArg_ParseTuple(args, "nnnOpddOO:class_coefficients", &k, &c, &d, &a.given[0], &cosine, &share,
-                          &variance, &a.given[1], &a.given[2]))
+    if (!PyArg_ParseTuple(args, "nnnOpddOO:class_coefficients", &k, &c, &d, &a.given[0], &cosine,
+                          &share, &variance, &a.given[1], &a.given[2]))
         return NULL;
     const Py_ssize_t stride = stride_of(d);
     const Py_ssize_t sizes[] = {moments_size(k, c, d), c, numbers_in(c + 2, stride)};
@@ -410,7 +410,7 @@ EVERY_MACHINE static void score(ptrdiff_t c, ptrdiff_t d, const double *coeffici
                                 const double *X, double *scores, double *row)
 {
     const ptrdiff_t stride = stride_of(d);
-    const double *origin = coefficients, *centre = coefficients + stride, *W = coefficients + 2 * stride;
+    const double *origin = coefficients, *centre = origin + stride, *W = centre + stride;
     for (ptrdiff_t i = 0; i < n; i++) {
         for (ptrdiff_t j = 0; j < d; j++)
             row[j] = (X[i * d + j] - origin[j]) - centre[j];

@@ -302,6 +302,20 @@ def test_errors_name_model_and_rows() -> None:
     assert second.rows_seen_ == first.rows_seen_ == 100
 
 
+def test_an_error_closes_the_stream() -> None:
+    closed = []
+
+    def rows() -> Iterator[SimpleNamespace]:
+        try:
+            yield from _rows(*_regression(300), [100, 200])
+        finally:
+            closed.append(True)
+
+    with pytest.raises(RuntimeError, match="no more"):
+        prequential(_Broken(), rows())
+    assert closed
+
+
 class _Broken(RLSRegressor):  # type: ignore[misc]
     def test_then_train(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         del X, y, sample_weight

@@ -214,6 +214,16 @@ def test_invalid_parameters_are_refused(kind: str, changes: dict[str, Any]) -> N
     assert state(feature) == before
 
 
+@pytest.mark.parametrize("feature", [RandomFourier(12), RandomReLU(12)])
+def test_an_empty_first_block_changes_nothing(feature: Any) -> None:
+    rows = [{"a": a, "b": b} for a, b in TABLE[:, :2].tolist()]
+    one, many = (op.Pipeline(Encode(), Impute(), feature, op.RLSRegressor()) for _ in "ab")
+    many.partial_fit([], [])
+    assert_array_equal(
+        many.test_then_train(rows, TABLE[:, 2]), one.test_then_train(rows, TABLE[:, 2])
+    )
+
+
 def test_overflow_is_refused() -> None:
     with pytest.raises(NumericalError, match="float32"):
         RandomReLU(5, scale=100.0).learn(np.full((2, 3), 3e38, dtype=np.float32))

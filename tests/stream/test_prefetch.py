@@ -24,7 +24,7 @@ def threads() -> list[threading.Thread]:
 def all_ended() -> bool:
     """Wait for the threads, which end without being joined."""
     for thread in threads():
-        thread.join(60.0)
+        thread.join(5.0)
     return not threads()
 
 

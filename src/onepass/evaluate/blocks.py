@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ from onepass.validation.table import Table, sliceable
 _BLOCK = 1024  # rows per block of a pair of arrays: fast, with little memory
 
 
-def blocks(stream: Iterable[object], start: int = 0) -> Iterator[Rows]:
+def blocks(stream: Iterable[object], start: int = 0) -> Generator[Rows]:
     """Return the blocks of a stream, or of a pair of arrays or frames.
 
     Parameters
@@ -41,18 +41,18 @@ def blocks(stream: Iterable[object], start: int = 0) -> Iterator[Rows]:
     if isinstance(stream, tuple) and len(stream) == 2:
         return _split_pair(_features(stream[0]), _as_targets(stream[1]), start)
     if isinstance(stream, Iterable) and not isinstance(stream, (str, np.ndarray)):
-        found = _as_rows(stream)
-        return found if hasattr(stream, "start") else _skip_rows(found, start)
+        rows = _as_rows(stream)
+        return rows if hasattr(stream, "start") else _skip_rows(rows, start)
     raise ParameterError(
         "`stream` must be a stream, an iterable of blocks or a pair (X, y), got "
         f"{type(stream).__name__}. Open a source with op.stream.read(source, target=...)."
     )
 
 
-def _skip_rows(found: Iterator[Rows], start: int) -> Iterator[Rows]:
+def _skip_rows(parts: Iterator[Rows], start: int) -> Generator[Rows]:
     """Yield the blocks after the first ``start`` rows."""
     behind = 0
-    for rows in found:
+    for rows in parts:
         over, behind = start - behind, behind + len(rows) + rows.skipped
         if over <= 0:
             yield rows
@@ -71,38 +71,38 @@ def _too_few(start: int, found_rows: str) -> SourceError:
     )
 
 
-def _as_rows(stream: Iterable[object]) -> Iterator[Rows]:
+def _as_rows(stream: Iterable[object]) -> Generator[Rows]:
     """Convert objects with the attributes of rows to rows with targets."""
     first = 0
-    for each in stream:
-        given: Any = each
-        if not hasattr(given, "X") or not hasattr(given, "y"):
+    for block in stream:
+        rows: Any = block
+        if not hasattr(rows, "X") or not hasattr(rows, "y"):
             raise ParameterError(
                 "each block of the stream must have `X` and `y`, got a "
-                f"{type(given).__name__}. Read rows with op.stream.read, or pass one pair (X, y)."
+                f"{type(rows).__name__}. Read rows with op.stream.read, or pass one pair (X, y)."
             )
-        if given.y is None:
+        if rows.y is None:
             raise ParameterError(
                 "the stream must have targets, got rows with `y` None. Name the target "
                 "column: op.stream.read(source, target=...)."
             )
-        if not isinstance(given, Rows):
-            more = {name: getattr(given, name, None) for name in ("weight", "time")}
-            skipped = int(getattr(given, "skipped", 0))
-            X, y = _features(given.X), _as_targets(given.y)
-            given = Rows(X, y, **more, first=first, skipped=skipped)
-        elif not given.first and given.numbers is None:
-            given = replace(given, first=first)
-        first += len(given) + given.skipped
-        yield given
+        if not isinstance(rows, Rows):
+            optional = {name: getattr(rows, name, None) for name in ("weight", "time")}
+            skipped = int(getattr(rows, "skipped", 0))
+            X, y = _features(rows.X), _as_targets(rows.y)
+            rows = Rows(X, y, **optional, first=first, skipped=skipped)
+        elif not rows.first and rows.numbers is None:
+            rows = replace(rows, first=first)
+        first += len(rows) + rows.skipped
+        yield rows
 
 
-def _features(given: object) -> Table | Array:
+def _features(X: object) -> Table | Array:
     """Convert features to a table or an array."""
-    X = sliceable(given)
-    if not isinstance(X, Table):
-        check_contains_rows(given)
-    return X
+    features = sliceable(X)
+    if not isinstance(features, Table):
+        check_contains_rows(X)
+    return features
 
 
 def _as_targets(y: object) -> Array:
@@ -110,7 +110,7 @@ def _as_targets(y: object) -> Array:
     return np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
 
 
-def _split_pair(X: Table | Array, y: Array, start: int) -> Iterator[Rows]:
+def _split_pair(X: Table | Array, y: Array, start: int) -> Generator[Rows]:
     """Divide a pair of arrays into blocks."""
     if np.ndim(y) == 0 or len(X) != len(y):
         raise ShapeError(

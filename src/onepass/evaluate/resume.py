@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -383,7 +383,8 @@ def blocks_from(stream: Any, start: int, *, gaps: bool) -> Iterator[Iterator[Row
     for name in before:
         setattr(stream, name, wanted[name])
     try:
-        yield blocks(stream, start)
+        with closing(blocks(stream, start)) as rows:
+            yield rows
     finally:
         for name, value in before.items():
             setattr(stream, name, value)
@@ -412,9 +413,9 @@ def run_blocks(
     try:
         for block in source:
             with interrupt.held():
-                known, predictions = run.process(block)
+                labelled, predictions = run.process(block)
                 if on_block is not None:
-                    on_block(known, predictions)
+                    on_block(labelled, predictions)
                 if on_progress is not None:
                     on_progress(run.history.rows)
                 if checkpoint is not None and checkpoint.due():

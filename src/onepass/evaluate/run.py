@@ -173,32 +173,31 @@ class PrequentialRun:
             The rows, which are learned now or when their targets arrive. Rows whose target is
             missing are skipped, unless a model learns them; with a delay, they are always skipped.
         """
-        known = block.labelled if any(map(learns_gaps, self.models.values())) else block
-        y = known.y
-        if len(block if self.delayed is None else known) == 0:
-            self.history.add(known, {})
-            return known, dict.fromkeys(self.models, y)
-        schedule = None if self.delayed is None else self.delayed.schedule(known, self.history.rows)
+        labelled = block.labelled if any(map(learns_gaps, self.models.values())) else block
+        before = self.history.rows
+        if len(block if self.delayed is None else labelled) == 0:
+            self.history.add(labelled, {})
+            return labelled, dict.fromkeys(self.models, labelled.y)
+        schedule = None if self.delayed is None else self.delayed.schedule(labelled, before)
         self.consistent = False
-        place = f"{len(known):,} row(s) starting at row {block.first:,} (counting from 0)"
+        place = f"{len(labelled):,} row(s) starting at row {block.first:,} (counting from 0)"
         predictions, probabilities = {}, self.history.probabilities
         for name, model in self.models.items():
-            gaps = schedule is None and known is not block and learns_gaps(model)
-            rows = block if gaps else known
+            gaps = schedule is None and labelled is not block and learns_gaps(model)
+            rows = block if gaps else labelled
             call = partial(_test_then_train, model, rows, probabilities=probabilities)
             if schedule is not None:
                 call = partial(_run_schedule, model, schedule, probabilities=probabilities)
-            found = self._timed(name, place, rows.y, call)
-            predictions[name] = found[known_rows(rows.y)] if gaps else found
-        before = self.history.rows
-        self.history.add(known, predictions)
-        predictions = {name: fields_of(found)[0] for name, found in predictions.items()}
+            predicted = self._timed(name, place, rows.y, call)
+            predictions[name] = predicted[known_rows(rows.y)] if gaps else predicted
+        self.history.add(labelled, predictions)
+        predictions = {name: fields_of(fields)[0] for name, fields in predictions.items()}
         if self.monitor is not None:
-            self.monitor.add(before, known, predictions)
+            self.monitor.add(before, labelled, predictions)
         if self.delayed is not None and schedule is not None:
             self.delayed.commit(schedule)
         self.consistent = True
-        return known, predictions
+        return labelled, predictions
 
     def finish(self) -> None:
         """Learn the rows that are pending at the end of the stream, in order of their targets."""

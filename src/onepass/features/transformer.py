@@ -578,15 +578,15 @@ class Columnwise(Transformer):
         n, d = checked_rows.shape
         now = getattr(self, "n_features_in_", None)
         check_parameters(self)
-        if now is None:
+        if now is None or (d > now and not self.rows_seen_):
             self._start(d)
             self.rows_seen_ = 0
         elif d > now:
             self._widen(d)
-            names = getattr(self, "feature_names_in_", None)
-            if names is not None and len(names) < d:
-                new = [f"x{j}" for j in range(len(names), d)]
-                self.feature_names_in_ = np.append(names, new).astype(object)
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and len(names) < d:
+            new = [f"x{j}" for j in range(len(names), d)]
+            self.feature_names_in_ = np.append(names, new).astype(object)
         self.n_features_in_ = d
         result = self._step(checked_rows, Starts.none(d) if starts is None else starts)
         self.rows_seen_ += n

@@ -217,9 +217,9 @@ class Moments:
         for i, (x, k, w) in enumerate(zip(X, labels, s, strict=True)):
             if not mass[k]:
                 origins[k] = x
-            apart, share = (x - origins[k]) - offsets[k], w / (mass[k] + w)
-            rows[i] = np.sqrt(share * mass[k]) * apart  # (2)
-            offsets[k] += share * apart  # (1)
+            deviation, share = (x - origins[k]) - offsets[k], w / (mass[k] + w)
+            rows[i] = np.sqrt(share * mass[k]) * deviation  # (2)
+            offsets[k] += share * deviation  # (1)
             mass[k] += w
             self.rows[k] += 1.0
         self.vector[0] += len(X)
@@ -250,13 +250,13 @@ class Moments:
         new, total = Moments.start(self.d, self.c, self.covariances), self.mass + other.mass
         share = (other.mass / np.where(total > 0.0, total, 1.0))[:, None]
         one, two = self.seen[:, None], other.seen[:, None]
-        apart = (other.origins - self.origins) + (other.offsets - self.offsets)
-        apart = np.where(one & two, apart, 0.0)
+        deviation = (other.origins - self.origins) + (other.offsets - self.offsets)
+        deviation = np.where(one & two, deviation, 0.0)
         new.vector[0], new.rows[:] = self.n + other.n, self.rows + other.rows
         new.mass[:] = total
         new.origins[:] = np.where(one, self.origins, other.origins)
-        new.offsets[:] = np.where(one, self.offsets, other.offsets) + share * apart  # (1)
-        between = np.sqrt(share * self.mass[:, None]) * apart  # (2)
+        new.offsets[:] = np.where(one, self.offsets, other.offsets) + share * deviation  # (1)
+        between = np.sqrt(share * self.mass[:, None]) * deviation  # (2)
         rows = between[:, None, :] if self.covariances == "each" else between[None]
         for k in range(len(new.triangles)):
             new.triangles[k] = self.triangles[k] + other.triangles[k]

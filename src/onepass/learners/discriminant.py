@@ -78,8 +78,8 @@ def oas(S: Floats, n: float) -> float:
     S, diagonal = S / size, diagonal / size
     squares = 2.0 * float(np.einsum("ij,ij->", S, S)) - float(diagonal @ diagonal)
     squares, mean = squares / (d * d), float(diagonal.sum()) / d
-    apart = (n + 1.0) * (squares - mean * mean / d)
-    return 1.0 if apart <= 0.0 else min((squares + mean * mean) / apart, 1.0)
+    spread = (n + 1.0) * (squares - mean * mean / d)
+    return 1.0 if spread <= 0.0 else min((squares + mean * mean) / spread, 1.0)
 
 
 def shrunk(S: Floats, share: float, variance: float) -> Floats:
@@ -220,8 +220,8 @@ class Posterior(ClassLearner):
     def _log_probabilities(self, scores: Floats) -> Floats:
         if not scores.shape[1]:
             return scores
-        apart = scores - scores.max(axis=1, keepdims=True)
-        logs: Floats = apart - np.log(np.exp(apart).sum(axis=1, keepdims=True))
+        relative = scores - scores.max(axis=1, keepdims=True)
+        logs: Floats = relative - np.log(np.exp(relative).sum(axis=1, keepdims=True))
         return np.where(logs <= UNSEEN / 4, -np.inf, logs)
 
     def _probabilities(self, scores: Floats, fitted: Floats) -> Floats:
@@ -462,8 +462,8 @@ class StreamingQDA(Posterior):
             return scores
         scores = np.zeros((n, c))
         for k in np.flatnonzero(moments.seen).tolist():
-            apart = (X - moments.origins[k]) - moments.offsets[k]
-            V = linalg.solve_lower(factors[k][:d, :d].T, apart.T)
+            deviation = (X - moments.origins[k]) - moments.offsets[k]
+            V = linalg.solve_lower(factors[k][:d, :d].T, deviation.T)
             scores[:, k] = -0.5 * np.einsum("ij,ij->j", V, V) - factors[k][-1, d]
         scores += self._log_priors(moments.mass)  # (2)
         return scores

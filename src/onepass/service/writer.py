@@ -592,7 +592,7 @@ class Writer:
 
     @calling("Durable.predict_pending")
     def predict_pending(self, X: TableLike, seconds: float) -> tuple[int, Array, list[str]]:
-        """Return the version, and the results of ``Durable.predict_pending``; for other threads."""
+        """Return the version of the learner, and the results of ``Durable.predict_pending``."""
         block = read_rows(X, None)
         check_text_in(block)  # each row is encoded separately
         seconds = validation.in_range(seconds, "seconds", low=0.0, high=_MAX_SECONDS)

@@ -134,16 +134,16 @@ def is_matrix(X: object, d: int) -> TypeGuard[Floats]:
     )
 
 
-def only(values: object) -> Any:
+def single_element(values: object) -> Any:
     """The only element, or row, of an array or a list; None for other objects and sizes."""
     if type(values) is np.ndarray:
         return values[0] if values.shape[:1] == (1,) else None
     return values[0] if type(values) is list and len(values) == 1 else None
 
 
-def only_row(X: object) -> Any:
+def single_row(X: object) -> Any:
     """The only row of an array or a list, which is not validated; None for other blocks."""
-    x = only(X)
+    x = single_element(X)
     return x if type(x) in _ROWS else None
 
 

@@ -26,7 +26,7 @@ class Rows:
     weight : ndarray of shape (n,), optional
         Weight of each row.
     time : ndarray of shape (n,), optional
-        Time of each row; of a row whose target is awaited, the time of the target.
+        Time of each row. For pending rows, the time at which the target arrives.
     first : int, default=0
         Position of the first row in the source, counted from 0 and including skipped rows. For an
         empty block: the position of the next row.
@@ -93,16 +93,15 @@ class Rows:
     @property
     def labelled(self) -> Rows:
         """The rows of which no target is missing; the others count as skipped."""
-        if self.y is None or (given := known_rows(self.y)).all():
+        if self.y is None or (mask := known_rows(self.y)).all():
             return self
-        missing = len(given) - int(np.count_nonzero(given))
-        return replace(self[given], skipped=self.skipped + missing)
+        return replace(self[mask], skipped=self.skipped + int(np.count_nonzero(~mask)))
 
     @property
     def keywords(self) -> dict[str, Array]:
         """Weights and times, if any, by the names of arguments of learners."""
-        given = {"sample_weight": self.weight, "time": self.time}
-        return {name: value for name, value in given.items() if value is not None}
+        arguments = {"sample_weight": self.weight, "time": self.time}
+        return {name: array for name, array in arguments.items() if array is not None}
 
     def located(self, i: int) -> str:
         """Return the location of row ``i`` of the block as text: the file and the row."""
@@ -113,7 +112,7 @@ class Rows:
 
 
 def concatenate_rows(parts: Sequence[Rows]) -> Rows:
-    """Concatenate rows, of which each part has targets, weights and times, or none has."""
+    """Concatenate rows. Targets, weights and times are in all parts, or in none."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -131,10 +130,10 @@ def concatenate_rows(parts: Sequence[Rows]) -> Rows:
 
 
 def _positions(parts: Sequence[Rows]) -> Array | None:
-    """The positions of rows; None if they follow each other."""
+    """The positions of rows; None if they are consecutive."""
     ends = (part.first + len(part) for part in parts)
-    joined = all(end == part.first for end, part in zip(ends, parts[1:], strict=False))
-    if joined and all(part.numbers is None for part in parts):
+    adjacent = all(end == part.first for end, part in zip(ends, parts[1:], strict=False))
+    if adjacent and all(part.numbers is None for part in parts):
         return None
     return np.concatenate([part.positions for part in parts])
 
@@ -143,24 +142,22 @@ def concatenate_tables(tables: Sequence[Table]) -> Table:
     """Concatenate tables by rows; columns that a table lacks are missing in its rows."""
     if len(tables) == 1:
         return tables[0]
-    names = dict.fromkeys(name for table in tables for name in table.columns)
     columns: dict[str, Any] = {}
-    for name in names:
-        columns[name] = _concatenate(
-            [t.columns[name] if name in t else np.full(len(t), np.nan) for t in tables]
-        )
+    for name in dict.fromkeys(name for table in tables for name in table.columns):
+        parts = [t.columns[name] if name in t else np.full(len(t), np.nan) for t in tables]
+        columns[name] = _concatenate(parts)
     return Table(columns, sum(map(len, tables)))
 
 
 def _concatenate(parts: Sequence[Array | None]) -> Array | None:
-    """Concatenate arrays; beside text or dates, numbers that are all missing take their type."""
-    given = [part for part in parts if part is not None]
-    kind = next((part.dtype.kind for part in given if part.dtype.kind in "OM"), None)
+    """Concatenate arrays; an array of only NaN takes the type of text or dates beside it."""
+    arrays = [part for part in parts if part is not None]
+    kind = next((array.dtype.kind for array in arrays if array.dtype.kind in "OM"), None)
     if kind is not None:
-        given = [
-            missing_column(kind, part.shape)
-            if part.dtype.kind == "f" and np.isnan(part).all()
-            else part
-            for part in given
+        arrays = [
+            missing_column(kind, array.shape)
+            if array.dtype.kind == "f" and np.isnan(array).all()
+            else array
+            for array in arrays
         ]
-    return np.concatenate(given) if given else None
+    return np.concatenate(arrays) if arrays else None

@@ -243,7 +243,7 @@ class Learner(BaseEstimator, ABC):
         """
         if self._learn_only_row(X, y, sample_weight, time):
             return self
-        few = sample_weight is None and time is None and validation.only_row(X) is None
+        few = sample_weight is None and time is None and validation.single_row(X) is None
         if few and self._learn_few(X, y) is not None:
             return self
         with self._rollback_on_error():
@@ -353,16 +353,16 @@ class Learner(BaseEstimator, ABC):
         time: TimeLike | None,
     ) -> bool:
         """Learn a block of one row as ``learn_one``; return False if it must be validated first."""
-        x = validation.only_row(X)
-        weight = 1.0 if sample_weight is None else validation.only(sample_weight)
-        when = None if time is None else validation.only(time)
+        x = validation.single_row(X)
+        weight = 1.0 if sample_weight is None else validation.single_element(sample_weight)
+        when = None if time is None else validation.single_element(time)
         if x is None or (when is None) != (time is None):
             return False
-        return self._learn_in_place(x, validation.only(y), weight, when)
+        return self._learn_in_place(x, validation.single_element(y), weight, when)
 
     def _predict_only_row(self, X: TableLike) -> Array | None:
         """Predict a block of one row as ``predict_one``; None if it must be validated first."""
-        x, single = validation.only_row(X), self._single
+        x, single = validation.single_row(X), self._single
         prediction = None if x is None or single is None else single.predict_one(x)
         return None if prediction is None else self._as_block(prediction)
 
