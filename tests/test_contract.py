@@ -24,6 +24,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone, is_classifier
+from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from cases import (
@@ -94,6 +95,11 @@ DEFENDED: list[tuple[Callable[[Any], bool], str, str]] = [
         lambda made: hasattr(made, "vigilance"),
         EQUIVALENCE,
         "A repeated row may match another prototype.",
+    ),
+    (
+        lambda made: hasattr(made, "trees"),
+        EQUIVALENCE,
+        "Each row has a random weight in each tree.",
     ),
     (
         lambda made: getattr(made, "_calibrated", False),
@@ -520,10 +526,16 @@ BAD_WEIGHTS: dict[str, Any] = {
 }
 
 
+def _bad_rows(case: Case) -> dict[str, Callable[[Any], Any]]:
+    """Damages of rows that are errors of a learner."""
+    missing = get_tags(case()).input_tags.allow_nan
+    return {name: damage for name, damage in BAD_X.items() if not (missing and name == "nan")}
+
+
 def _invalid_arguments(case: Case) -> Iterator[tuple[str, Any, Any, Any]]:
     X = features(6)
     y = make_targets(case, X)
-    yield from ((f"X: {name}", damage(X), y, None) for name, damage in BAD_X.items())
+    yield from ((f"X: {name}", damage(X), y, None) for name, damage in _bad_rows(case).items())
     yield from ((f"y: {name}", X, damage(y), None) for name, damage in BAD_Y.items())
     yield from ((f"weights: {name}", X, y, s) for name, s in BAD_WEIGHTS.items())
 
@@ -557,7 +569,8 @@ def test_invalid_rows_leave_learner_unchanged(case: Case, fitted: bool) -> None:
     learner = case().fit(X, y) if fitted else case()
     before = snapshot(learner)
     x = X[0]
-    bad = [np.where(np.arange(4) == 1, np.nan, x), X[:2], x + 1j, list("abcd"), {"a": "text"}]
+    wrong = np.inf if get_tags(learner).input_tags.allow_nan else np.nan
+    bad = [np.where(np.arange(4) == 1, wrong, x), X[:2], x + 1j, list("abcd"), {"a": "text"}]
     for row in [*bad, x[:2]] if fitted else bad:
         with pytest.raises(OnepassError):
             learner.learn_one(row, y[0])
@@ -577,7 +590,7 @@ def test_invalid_rows_to_predict_leave_learner_unchanged(case: Case) -> None:
     X = features(N)
     learner = case().fit(X, make_targets(case, X))
     before = snapshot(learner)
-    for name, damage in BAD_X.items():
+    for name, damage in _bad_rows(case).items():
         if name != "too few rows":
             with pytest.raises(OnepassError):
                 learner.predict(damage(X))
@@ -825,6 +838,8 @@ def test_grow_equals_zero_features_before(case: Case) -> None:
         pytest.skip("the default width of a kernel depends on the number of features")
     if getattr(case(), "forgetting", 1.0) in {0.9, 0.95, forgetting.Exponential(0.95)}:
         pytest.skip("with forgetting, the prior of new features starts at full weight")
+    if hasattr(case(), "trees"):
+        pytest.skip("a forest draws from all features, and new ones are missing before")
     X = features(2 * N)
     y = make_targets(case, X)
     early = X * [1.0, 1.0, 0.0, 0.0]
@@ -850,6 +865,8 @@ def test_grow_equals_zero_features_before(case: Case) -> None:
 def test_several_outputs_equal_several_regressors(case: Case) -> None:
     if getattr(case.made, "budget", None) in {5, 9}:
         pytest.skip("all outputs together determine which rows of a dictionary are dropped")
+    if hasattr(case(), "trees"):
+        pytest.skip("all outputs together determine the trees")
     X = features(N)
     y = make_targets(case, X)
     Y = np.column_stack([y, X[:, 0] - y, np.ones(N), np.zeros(N)])

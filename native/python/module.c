@@ -4,7 +4,7 @@
 #include "descent.h"
 #include "machine.h"
 
-enum { VERSION = 13 }; /* of the functions and their arguments; checked by onepass/native.py */
+enum { VERSION = 14 }; /* of the functions and their arguments; checked by onepass/native.py */
 
 static PyObject *descended(PyObject *module, PyObject *args)
 {
@@ -88,6 +88,10 @@ static PyMethodDef functions[] = {
      "class_factor(d, sums, factor, add, U): return success."},
     {"class_quadratic_scores", class_quadratic_scores, METH_VARARGS,
      "class_quadratic_scores(c, d, means, factors, shares, n, X, scores)."},
+    {"forest_learn", forest_learned, METH_VARARGS,
+     "forest_learn(vector, n, X, Y, weights, found): return the number of rows learned."},
+    {"forest_predict", forest_predicted, METH_VARARGS, "forest_predict(vector, n, X, found)."},
+    {"forest_start", forest_started, METH_O, "forest_start(vector)."},
     {"into", columns_into, METH_VARARGS,
      "into(type, q, p, first, last, rows, g, C): return g . g."},
     {"without", columns_without, METH_VARARGS,

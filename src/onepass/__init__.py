@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from onepass.evaluate.suggest import suggest as suggest
     from onepass.features.pipeline import Pipeline as Pipeline
     from onepass.learners import ARTIPCAClassifier as ARTIPCAClassifier
+    from onepass.learners import ForestClassifier as ForestClassifier
+    from onepass.learners import ForestRegressor as ForestRegressor
     from onepass.learners import KalmanRegressor as KalmanRegressor
     from onepass.learners import KernelRLSClassifier as KernelRLSClassifier
     from onepass.learners import KernelRLSRegressor as KernelRLSRegressor
@@ -52,6 +54,8 @@ _PUBLIC = {
     "ARTIPCAClassifier": "learners",
     "ARTIPCACluster": "learners.art_ipca",
     "Conformal": "learners.conformal",
+    "ForestClassifier": "learners",
+    "ForestRegressor": "learners",
     "KalmanRegressor": "learners",
     "Keyed": "learners.keyed",
     "KernelRLSClassifier": "learners",

@@ -2,11 +2,12 @@
 
 The name of a learner is that of its class without the task, in lower case: ``rls`` is
 :class:`onepass.RLSRegressor` or :class:`onepass.RLSClassifier`. Each model is ``Pipeline(Encode(),
-Impute(), Scale(), learner)``, which skips ``Scale`` if the learner does not depend on the units of
-the features; in front of other learners of regression there is a ``TargetOrigin``. Some defaults
-are adapted to tables of more rows than weights in unknown units: ``rls`` has a prior of the weight
-of one row and automatic forgetting, ``orfit`` has noise 1 and an intercept. Every learner of
-:mod:`onepass.learners` is offered.
+Impute(), Scale(), learner)``, without ``Impute`` if the learner accepts missing values; it skips
+``Scale`` if the learner does not depend on the units of the features. In front of learners of
+regression that do there is a ``TargetOrigin``. Some defaults are adapted to tables of more rows
+than weights in unknown units: ``rls`` has a prior of the weight of one row and automatic
+forgetting, ``orfit`` has noise 1 and an intercept. Every learner of :mod:`onepass.learners` is
+offered.
 """
 
 from __future__ import annotations
@@ -125,14 +126,17 @@ def pipelines(
             f"each model must be named once, got {got}. Choose from {', '.join(names(task))}.",
             _WHERE,
         )
-    parts = {**{name: learner_class(name, task) for name in chosen}, **_FEATURES}
+    classes = {name: learner_class(name, task) for name in chosen}
+    fills = {name for name, kind in classes.items() if not kind._accepts_missing}  # type: ignore[attr-defined] # noqa: SLF001
+    parts = {**classes, **{k: v for k, v in _FEATURES.items() if fills or v is not Impute}}
     given = {part: _for_tables(kind) for part, kind in parts.items()}
     for setting, value in (settings or {}).items():
         part, parameter = _split_setting(setting, parts)
         given[part][parameter] = value
     made = {}
     for name in chosen:
-        encode, *features = (kind(**given[part]) for part, kind in _FEATURES.items())
+        used = {k: v for k, v in _FEATURES.items() if name in fills or v is not Impute}
+        encode, *features = (kind(**given[part]) for part, kind in used.items())
         learner = parts[name](**given[name])
         first_order = not getattr(learner, "_scale_invariant", False)
         lag = [Lag(target, tuple(lags), delay, difference=first_order)] if lags else []

@@ -11,7 +11,7 @@ import warnings
 from importlib import import_module
 from types import ModuleType
 
-_VERSION = 13  # of the functions below, as in native/python/module.c; other versions are not used
+_VERSION = 14  # of the functions below, as in native/python/module.c; other versions are not used
 
 
 def _load() -> tuple[ModuleType | None, str]:
@@ -111,6 +111,13 @@ log determinant; it returns False if the matrix is singular.
 ``class_quadratic_scores(c, d, means, factors, shares, n, X, scores)`` writes quadratic scores
 (n, c) from a tuple of such U for the classes, priors up to a factor (c,), and the vector without
 sums.
+
+The functions of forests change or read the vector of ``native/core/forest.h``.
+``forest_start(vector)`` makes each tree a single leaf, in a vector that is 0 after the head.
+``forest_learn(vector, n, X, Y, weights, found)`` learns rows X (n, d), which may contain NaN, with
+the indices of their classes, or targets, Y (n, c), and writes what was predicted before each:
+probabilities (n, C), or (n, c). It returns the number of rows learned, less than n if the next one
+needs room for another class or leaf. ``forest_predict(vector, n, X, found)`` predicts rows.
 
 ``transpose(n, columns, rows)`` writes a tuple of q columns of n numbers each, arrays of any stride
 and any type of integers, booleans, float32 or float64, as the rows (n, q); it returns whether all

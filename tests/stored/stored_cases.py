@@ -230,6 +230,7 @@ def further() -> dict[str, Case]:
     return {
         "kalman": Case(op.KalmanRegressor(), several, weights=True),
         "krls": Case(op.KernelRLSRegressor(gamma=0.2, noise=0.1, budget=12), several),
+        "forest": Case(op.ForestRegressor(2, max_bytes=5e4), several),
         "mirrororfit": Case(op.MirrorORFitRegressor(1.2, memory=3), single=True),
         "sgd": Case(op.SGDRegressor("huber", step="adaptive", l2=0.1)),
         "cluster": Case(op.ARTIPCACluster(levels=2), None),
@@ -249,6 +250,7 @@ def classifiers() -> dict[str, Case]:
         "qda": op.StreamingQDA(),
         "krls": op.KernelRLSClassifier(gamma=0.2, noise=0.1, budget=12),
         "means": op.NearestClassMean("cosine"),
+        "forest": op.ForestClassifier(2, max_bytes=5e4),
     }
     return {f"classes-{name}": Case(made, text) for name, made in found.items()}
 

@@ -5,6 +5,7 @@ from onepass.learners.class_means import Moments, NearestClassMean
 from onepass.learners.conformal import Conformal
 from onepass.learners.discriminant import StreamingLDA, StreamingQDA
 from onepass.learners.discriminant_axes import DiscriminantAxes
+from onepass.learners.forest import ForestClassifier, ForestRegressor
 from onepass.learners.kalman import KalmanRegressor
 from onepass.learners.kernel_rls import (
     KernelPosterior,
@@ -32,6 +33,8 @@ from onepass.serialization.codec import Role, register
 
 __all__ = [
     "ARTIPCAClassifier",
+    "ForestClassifier",
+    "ForestRegressor",
     "KalmanRegressor",
     "KernelRLSClassifier",
     "KernelRLSRegressor",
@@ -57,6 +60,8 @@ STATES = (
 register(
     Role.LEARNER,
     ARTIPCAClassifier,
+    ForestClassifier,
+    ForestRegressor,
     KernelRLSClassifier,
     KernelRLSRegressor,
     KalmanRegressor,

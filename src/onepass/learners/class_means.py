@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self, TypeAlias
@@ -46,10 +46,10 @@ import numpy as np
 from onepass import linalg, native
 from onepass.declared import check_parameters, param
 from onepass.errors import NumericalError
-from onepass.learners.compiled import row_format
+from onepass.learners.compiled import InPlace, row_format
 from onepass.learners.estimator import Classifier, Layout
 from onepass.linalg import calibration, capsule
-from onepass.serialization.state import StateAttribute, not_fitted
+from onepass.serialization.state import not_fitted
 from onepass.types import Array, ArrayLike, Floats, RowLike
 
 COVARIANCES = ("none", "pooled", "each")
@@ -349,18 +349,6 @@ _MODERATE = 1e60  # larger numbers are not learned in place, so that nothing ove
 _BLOCK = 1024  # rows that are converted to float64 at once
 
 
-class _RowsSeen(StateAttribute):
-    """The number of rows, which the moments count when they learn them."""
-
-    copied, saved = False, True
-
-    def __get__(self, owner: Any, cls: type | None = None) -> Any:
-        return self if owner is None else owner._learned().n  # noqa: SLF001
-
-    def __set__(self, owner: Any, value: object) -> None:
-        """Ignore the value, as the moments have it."""
-
-
 class _SingleRows:
     """Learning and prediction of single rows of plain numbers by a class learner.
 
@@ -414,7 +402,7 @@ class _SingleRows:
         return None if scores is None else self._reader.probabilities(scores, fitted)
 
 
-class ClassLearner(Classifier):
+class ClassLearner(InPlace, Classifier):
     """Base class of classifiers that store class moments.
 
     Subclasses implement ``_class_scores``. Single rows of plain numbers are learned in place.
@@ -423,7 +411,6 @@ class ClassLearner(Classifier):
     _covariance_type: ClassVar[CovarianceType]
     """The covariances that the learner stores."""
 
-    rows_seen_: Any = _RowsSeen()
     moments_: Moments
 
     @abstractmethod
@@ -524,30 +511,15 @@ class ClassLearner(Classifier):
 
     def __setattr__(self, name: str, value: object) -> None:
         own = self.__dict__
-        own.pop("_single", None)
         if "moments_" in own and not name.endswith("_"):  # a parameter applies from the next row
             own["moments_"] = own["moments_"].shared()
         super().__setattr__(name, value)
 
-    def _snapshot(self) -> dict[str, Any]:
-        """The attributes; the next row in place is learned on a copy of the moments."""
-        own = dict(self.__dict__)  # at once: another thread may learn
-        if "moments_" in own:
-            own["moments_"].vector.flags.writeable = False
-        return own
+    def _rows_learned(self) -> int:
+        return self._learned().n
 
-    def __copy__(self) -> Self:
-        twin = object.__new__(type(self))
-        twin.__dict__ = own = self._snapshot()
-        if "_single" in own:
-            own["_single"] = own["_single"].of(twin)
-        return twin
-
-    def __getstate__(self) -> Any:
-        twin = object.__new__(type(self))
-        twin.__dict__ = self._snapshot()
-        twin.__dict__.pop("_single", None)
-        return super(ClassLearner, twin).__getstate__()
+    def _vector_of(self, own: Mapping[str, Any]) -> Floats | None:
+        return own["moments_"].vector if "moments_" in own else None
 
     # -- growing and merging -----------------------------------------------------------------------
 

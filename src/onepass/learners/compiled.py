@@ -13,7 +13,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from onepass.serialization.state import RowCounter, copied_attributes, counters, not_fitted
+from onepass.serialization.state import (
+    RowCounter,
+    StateAttribute,
+    copied_attributes,
+    counters,
+    not_fitted,
+)
+from onepass.types import Floats
 
 _PLAIN = "biufU"  # kinds of labels that the compiled state compares as NumPy does
 _LABELS = (str, int, float, np.generic)
@@ -114,6 +121,60 @@ class Compiled:
         compiled = own.get("_single")
         snapshot = None if compiled is None else compiled.copy()
         return self._without(own, snapshot, self._read_all)
+
+
+class _RowsLearned(StateAttribute):
+    """The number of rows, which the state counts when it learns them."""
+
+    copied, saved = False, True
+
+    def __get__(self, owner: Any, cls: type | None = None) -> Any:
+        return self if owner is None else owner._rows_learned()  # noqa: SLF001
+
+    def __set__(self, owner: Any, value: object) -> None:
+        """Ignore the value, as the state has it."""
+
+
+class InPlace:
+    """Mixin for learners whose rows are learned in place, in an array of the instance.
+
+    It precedes the other bases of a class. Copies of a learner share the array until the next row
+    of one of them, before which it is copied.
+    """
+
+    rows_seen_: Any = _RowsLearned()
+
+    def _rows_learned(self) -> int:
+        """The number of rows in the state."""
+        raise NotImplementedError
+
+    def _vector_of(self, own: Mapping[str, Any]) -> Floats | None:
+        """The array of the state among the attributes of an instance; None before the first row."""
+        raise NotImplementedError
+
+    def _snapshot(self) -> dict[str, Any]:
+        """The attributes; the array is shared, and read-only, from now on."""
+        own = dict(self.__dict__)  # at once: another thread may learn
+        vector = self._vector_of(own)
+        if vector is not None:
+            vector.flags.writeable = False
+        return own
+
+    def __setattr__(self, name: str, value: object) -> None:
+        self.__dict__.pop("_single", None)  # a parameter or another state applies from the next row
+        super().__setattr__(name, value)
+
+    def __copy__(self) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__ = own = self._snapshot()
+        if "_single" in own:
+            own["_single"] = own["_single"].of(twin)
+        return twin
+
+    def __getstate__(self) -> Any:
+        twin = object.__new__(type(self))
+        twin.__dict__ = {k: v for k, v in self._snapshot().items() if k != "_single"}
+        return super(InPlace, twin).__getstate__()
 
 
 def row_format(learner: Any) -> tuple[Any, ...] | None:

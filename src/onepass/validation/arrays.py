@@ -242,8 +242,13 @@ def torch_compatible(array: Array) -> Array:
     return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
-def row_vector(x: RowLike, *, d: int | None, names: Sequence[str] | None) -> Floats:
-    """Validate one row; return a finite array of shape (d,). A dict is read by column name."""
+def row_vector(
+    x: RowLike, *, d: int | None, names: Sequence[str] | None, missing: bool = False
+) -> Floats:
+    """Validate one row; return an array of shape (d,). A dict is read by column name.
+
+    It is finite except for missing values, NaN, if ``missing``.
+    """
     if type(x) is not np.ndarray and (names is not None or isinstance(x, Mapping)):
         x = named_row(x)
     if isinstance(x, dict):
@@ -255,11 +260,11 @@ def row_vector(x: RowLike, *, d: int | None, names: Sequence[str] | None) -> Flo
         row = None if names is None else _plain_row(x, names)
         if row is not None:
             return row
-        return matrix(Table.from_rows([x]), d=d, names=names)[0].ravel()
+        return matrix(Table.from_rows([x]), d=d, names=names, missing=missing)[0].ravel()
     if type(x) is np.ndarray and x.dtype == np.float64 and x.flags.aligned:
         array: Floats = x
     else:
-        array = _numbers(x, "x")
+        array = _numbers(_with_nan(x) if missing else x, "x")
     if array.ndim != 1 or array.shape[0] == 0 or (d is not None and array.shape[0] != d):
         expected = "(d,)" if d is None else f"({d},), as in the first block"
         raise ShapeError(
@@ -267,7 +272,7 @@ def row_vector(x: RowLike, *, d: int | None, names: Sequence[str] | None) -> Flo
             "partial_fit and predict for many rows."
         )
     if not np.isfinite(array).all():
-        refuse_nonfinite(array[None, :], "x", names)
+        refuse_nonfinite((_known(array) if missing else array)[None, :], "x", names)
     return array
 
 

@@ -71,6 +71,7 @@ class Learner(BaseEstimator, ABC):
     _single: Any = None
     """What learns and predicts single rows of plain numbers in the present state."""
     _square: ClassVar[bool] = False  # whether the state is quadratic in the number of features
+    _accepts_missing: ClassVar[bool] = False  # whether features may be missing, NaN
 
     n_features_in_: int
     feature_names_in_: Array
@@ -528,7 +529,9 @@ class Learner(BaseEstimator, ABC):
         return self._started
 
     def __sklearn_tags__(self) -> Any:
-        return with_onepass_tags(super().__sklearn_tags__(), self)
+        tags = with_onepass_tags(super().__sklearn_tags__(), self)
+        tags.input_tags.allow_nan = self._accepts_missing
+        return tags
 
     @property
     def _started(self) -> bool:
@@ -646,11 +649,12 @@ class Learner(BaseEstimator, ABC):
         return self._receive_targets(np.asarray(y)[None], 1, s)
 
     def _shape(self) -> dict[str, Any]:
-        """The number and names of the features, each None if unknown."""
+        """How features are validated: their number and names, each None if unknown."""
         names = getattr(self, "feature_names_in_", None)
         return {
             "d": getattr(self, "n_features_in_", None),
             "names": None if names is None else names.tolist(),
+            "missing": self._accepts_missing,
         }
 
     def _row(self, x: RowLike) -> Floats:

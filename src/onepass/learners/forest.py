@@ -1,0 +1,456 @@
+"""Forests of trees that grow row by row, with naive Bayes or least squares in their leaves.
+
+Each of T trees learns a row with a Poisson weight of mean 6 [1, 2]. A leaf tests K features, drawn
+from the seed: the first 8 values of a feature are cuts, between which the rows are summed, and
+rows without a value are summed apart. Each 50 rows of a leaf, the cut with the largest gain, the
+share of the entropy or variance that it removes, divides the leaf if [3]
+
+    gain₁ − gain₂ > ε  or  ε < 0.05,      ε = √(ln 100 / 2w),                              (1)
+
+with gain₂ the largest gain of another feature and w the weight of the rows; missing values go where
+the gain is larger. Features without gain are replaced by others. Sums fade by 0.999 per row, and
+the children of a leaf keep what it has learned, with a small weight. A leaf of classes predicts
+their shares, or naive Bayes [4]: the better one in the last rows, about 50. The trees of a
+regression learn what one least squares of all rows leaves of the targets; a leaf predicts their
+mean or, with at most 32 features, by least squares of its own rows, started from the parent's [5].
+
+Trees vote with the weight (1 − e)³, or 1/e, with e the faded mean of their errors. A tree begins
+anew if e has become larger, by Bernstein's inequality for the means before and after each of the
+last 64 blocks of 32 rows [6].
+
+Random numbers are hashes of the seed, the tree, and their number. The state is one vector, in which
+rows are learned in place; so blocks equal single rows, bit for bit.
+
+Cost of a row: O(T (depth + K)), and O(T d C) for naive Bayes, O(d² + T d²) for least squares.
+
+[1] N. Oza, S. Russell, "Online bagging and boosting", AISTATS 2001.
+[2] A. Bifet, G. Holmes, B. Pfahringer, "Leveraging bagging for evolving data streams", ECML 2010.
+[3] P. Domingos, G. Hulten, "Mining high-speed data streams", KDD 2000.
+[4] J. Gama, R. Rocha, P. Medas, "Accurate decision trees for mining high-speed data streams",
+    KDD 2003.
+[5] E. Ikonomovska, J. Gama, S. Džeroski, "Learning model trees from evolving data streams", Data
+    Mining and Knowledge Discovery 23, 2011.
+[6] A. Bifet, R. Gavaldà, "Learning from time-changing data with adaptive windowing", SDM 2007.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onepass import native
+from onepass.declared import State, param
+from onepass.errors import NumericalError
+from onepass.learners import forest_plain, forest_vector
+from onepass.learners.class_means import UNSEEN
+from onepass.learners.compiled import InPlace, row_format
+from onepass.learners.estimator import Classifier, Learner, Regressor
+from onepass.learners.forest_vector import Parts, Slot
+from onepass.linalg import calibration
+from onepass.linalg.interrupt import Interrupt
+from onepass.types import Array, Floats, RowLike
+
+_LARGEST = 1e100  # sums of squares of larger numbers overflow
+
+
+class _SingleRows:
+    """Learning and prediction of single rows of plain numbers by a forest.
+
+    The methods return False or None for rows that must be validated first.
+    """
+
+    __slots__ = ("_learner", "_reader", "_row")
+
+    def __init__(self, learner: Forest, reader: Any) -> None:
+        self._learner: Callable[[], Any] = weakref.ref(learner)  # which owns this object
+        self._reader = reader
+
+    def of(self, learner: Forest) -> _SingleRows:
+        """The same of a copy of the learner."""
+        return _SingleRows(learner, self._reader)
+
+    def learn_one(self, x: Any, y: Any, sample_weight: float) -> bool:
+        """Learn a row in place; return whether that was possible."""
+        learner = self._learner()
+        d = learner.n_features_in_
+        row = np.empty(d + 2)
+        if "classes_" in learner.__dict__:
+            plain = self._reader.example(x, y, sample_weight, row)
+            if not plain and _may_be_missing(x, d):
+                plain = self._reader.example(np.zeros(d), y, sample_weight, row)
+                row[:d] = x
+        else:
+            numbers = type(y) in {float, int} and type(sample_weight) is float
+            plain = numbers and sample_weight > 0.0 and self._read(x, row[:d])
+            if plain:
+                row[d:] = y, sample_weight
+        if not plain:
+            return False
+        learned: bool = learner._learn_plain_row(row[None, :d], row[None, d:-1], row[-1:])  # noqa: SLF001
+        return learned
+
+    def _read(self, x: Any, row: Floats) -> bool:
+        """Write a row; return whether it was possible."""
+        plain: bool = self._reader.row(x, row)
+        if not plain and _may_be_missing(x, len(row)):
+            row[:] = x
+            return True
+        return plain
+
+    def _found(self, x: RowLike) -> Floats | None:
+        """Scores or predictions of a row, (1, c)."""
+        learner = self._learner()
+        row = np.empty((1, learner.n_features_in_))
+        return learner._scores(row) if self._read(x, row[0]) else None  # noqa: SLF001
+
+    def predict_one(self, x: RowLike) -> Any:
+        """The prediction of a row."""
+        found = self._found(x)
+        return None if found is None else self._reader.prediction(found)
+
+    def predict_proba_one(self, x: RowLike) -> Any:
+        """The probabilities of a row, by label."""
+        found = self._found(x)
+        learner = self._learner()
+        return None if found is None else self._reader.probabilities(found, learner.calibration_)
+
+
+def _may_be_missing(x: object, d: int) -> bool:
+    """Whether x is an array of d numbers, some of which may be missing."""
+    if type(x) is not np.ndarray or x.dtype != np.float64 or x.shape != (d,):
+        return False
+    return not np.isinf(x).any()
+
+
+@dataclass(eq=False, repr=False)
+class Forest(InPlace, Learner):
+    """Base class of the forests: the state is one vector, ``forest_``."""
+
+    _accepts_missing: ClassVar[bool] = True
+    _scale_invariant: ClassVar[bool] = True
+
+    forest_ = State[Floats]()
+
+    trees: int = param(10, whole=True, low=1, high=1000)
+    _: KW_ONLY
+    seed: int = param(0, whole=True, low=0, high=2**32 - 1)
+    max_bytes: float = param(16e6, above=0.0)
+
+    @property
+    def feature_importances_(self) -> Floats:
+        """The shares of the features in the gains of all splits, (d,)."""
+        gains = np.array(Parts(self.forest_).common["importance"])
+        total = gains.sum()
+        return np.asarray(gains / total if total > 0.0 else gains)
+
+    @property
+    def n_leaves_(self) -> Array:
+        """The number of leaves of each tree, (trees,)."""
+        return Parts(self.forest_).leaves
+
+    @property
+    def _started(self) -> bool:
+        return "forest_" in self.__dict__
+
+    def _rows_learned(self) -> int:
+        return int(self.forest_.item(Slot.ROWS))
+
+    def _vector_of(self, own: Mapping[str, Any]) -> Floats | None:
+        return own.get("forest_")
+
+    def _begin(self, d: int, C: int, c: int) -> None:
+        self.forest_ = forest_vector.start(
+            d, C, c, trees=self.trees, seed=self.seed, max_bytes=self.max_bytes
+        )
+
+    def _learn_rows(
+        self, X: Floats, targets: Floats, s: Floats, room: Callable[[Floats, int], Floats]
+    ) -> Floats:
+        """Learn rows in place, with more room where ``room(vector, i)`` must provide it."""
+        if max(_largest(X), _largest(targets), _largest(s)) > _LARGEST:
+            raise NumericalError(
+                f"rows, targets and weights must be small enough to square and sum, below "
+                f"{_LARGEST:g}, got values up to {max(map(_largest, (X, targets, s))):.3g}. Divide "
+                "the columns by a constant."
+            )
+        vector, done, found = self.__dict__["forest_"], 0, []
+        if not vector.flags.writeable:  # shared with a copy
+            vector = vector.copy()
+        while True:
+            p = np.empty((len(X) - done, int(vector[Slot.CLASSES] + vector[Slot.OUTPUTS])))
+            arrays = X[done:], targets[done:], s[done:], p
+            if native.loops is None:
+                n = forest_plain.learn(vector, *arrays)
+            else:
+                n = native.loops.forest_learn(vector, len(p), *arrays)
+            found.append(p[:n])
+            done += n
+            if done == len(X):
+                break
+            vector = room(vector, done)
+        self.__dict__["forest_"] = vector
+        c = found[-1].shape[1]
+        return np.concatenate([np.pad(p, ((0, 0), (0, c - p.shape[1]))) for p in found])
+
+    def _more_leaves(self, vector: Floats) -> Floats:
+        """The vector with room for more leaves."""
+        leaves = min(2 * vector[Slot.LEAVES] + 7, vector[Slot.LIMIT])
+        return forest_vector.resized(vector, leaves=int(leaves), max_bytes=self.max_bytes)
+
+    def _predicted(self, X: Floats) -> Floats:
+        vector = self.forest_
+        found = np.empty((len(X), int(vector[Slot.CLASSES] + vector[Slot.OUTPUTS])))
+        X = np.ascontiguousarray(X, dtype=np.float64)
+        if native.loops is None:
+            forest_plain.predict(vector, X, found)
+        else:
+            native.loops.forest_predict(vector, len(X), X, found)
+        return found
+
+    def _prepare_single_rows(self) -> None:
+        description = None if native.loops is None else row_format(self)
+        if description is not None:
+            c = len(getattr(self, "classes_", "1"))
+            reader = native.loops.Format(self.n_features_in_, c, description)  # type: ignore[union-attr]
+            self.__dict__["_single"] = _SingleRows(self, reader)
+
+    def _widen(self, d: int) -> None:
+        self.forest_ = forest_vector.resized(self.forest_, d=d, max_bytes=self.max_bytes)
+
+    @property
+    def _moves(self) -> bool:
+        return True
+
+    def _move(self, origins: Floats) -> None:
+        self.forest_ = forest_vector.moved(self.forest_, origins)
+
+    def _unmergeable(self) -> str:
+        return (
+            "got a forest, whose trees contain no rows to grow other trees from. Learn all rows "
+            "with one learner and partial_fit, or average the predictions of several forests."
+        )
+
+
+def _largest(array: Floats) -> float:
+    """The largest absolute value that is not missing."""
+    return float(np.fmax.reduce(np.abs(array), axis=None, initial=0.0))
+
+
+@dataclass(eq=False, repr=False)
+class ForestRegressor(Forest, Regressor):
+    """Forest of regression trees on the residuals of least squares.
+
+    The features may be in any units, and missing (NaN). Trees need no scaled features; least
+    squares, of all rows and in the leaves, replaces missing values by means.
+
+    Parameters
+    ----------
+    trees : int, default=10
+        Number of trees, >= 1. Time and memory are proportional to it.
+    seed : int, default=0
+        Seed of the features that leaves test, and of the weights of the rows in the trees.
+    max_bytes : float, default=16e6
+        Bound of the size of the state in bytes. A tree that has reached its share grows no more;
+        its leaves still learn.
+
+    Attributes
+    ----------
+    forest_ : ndarray
+        The state.
+    feature_importances_ : ndarray of shape (d,)
+        The shares of the features in the gains of all splits.
+    n_leaves_ : ndarray of shape (trees,)
+        The number of leaves of each tree.
+    n_features_in_, n_outputs_, rows_seen_ : int
+
+    Raises
+    ------
+    ParameterError
+        When learning begins, if a parameter is out of range.
+    NumericalError
+        If values are too large to be squared. The learner is then unchanged.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import onepass as op
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(3000, 2))
+    >>> y = np.where(X[:, 0] > 0, 3 * X[:, 1], -X[:, 1])
+    >>> error = y - op.ForestRegressor().test_then_train(X, y)
+    >>> bool(np.abs(error[-500:]).mean() < 0.3)
+    True
+    """
+
+    def _start(self, d: int, c: int) -> None:
+        self._begin(d, 0, c)
+
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
+        del class_mask
+        X, Y = (np.ascontiguousarray(a, dtype=np.float64) for a in (X, Y))
+        with Interrupt().held():
+            return self._learn_rows(
+                X, Y, _weights(s, len(X)), lambda vector, _: self._more_leaves(vector)
+            )
+
+    def _learn_plain_row(self, X: Floats, y: Floats, s: Floats) -> bool:
+        """Learn a row in place; return whether that was possible."""
+        if max(_largest(X), abs(y.item()), s.item()) > _LARGEST:
+            return False
+        self._learn_rows(X, y, s, lambda vector, _: self._more_leaves(vector))
+        return True
+
+    def _scores(self, X: Floats) -> Floats:
+        return self._predicted(X)
+
+    def _initial_prediction(self, row: Floats) -> float:
+        del row
+        return 0.0
+
+    @property
+    def _sound(self) -> bool:
+        """Whether the vector of a loaded file has the sizes of its features and outputs."""
+        if not self._started:
+            return super()._sound
+        sizes = self.n_features_in_, 0, self.n_outputs_
+        return forest_vector.is_sound(self.forest_, *sizes) and super()._sound
+
+
+@dataclass(eq=False, repr=False)
+class ForestClassifier(Forest, Classifier):
+    """Forest of classification trees with naive Bayes in their leaves.
+
+    The features may be in any units, and missing (NaN). New classes may occur at any time.
+
+    Parameters
+    ----------
+    trees : int, default=10
+        Number of trees, >= 1. Time and memory are proportional to it.
+    seed : int, default=0
+        Seed of the features that leaves test, and of the weights of the rows in the trees.
+    max_bytes : float, default=16e6
+        Bound of the size of the state in bytes. A tree that has reached its share grows no more;
+        its leaves still learn. A new class makes leaves larger: trees that no longer fit begin
+        anew.
+    classes : array-like, optional
+        Labels known in advance. New labels may still occur.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (c,)
+        Labels seen or given in advance, sorted.
+    forest_ : ndarray
+        The state.
+    order_ : ndarray
+        The index in ``classes_`` of each class of the state, in order of appearance.
+    feature_importances_ : ndarray of shape (d,)
+        The shares of the features in the gains of all splits.
+    n_leaves_ : ndarray of shape (trees,)
+        The number of leaves of each tree.
+    n_features_in_, rows_seen_ : int
+
+    Raises
+    ------
+    ParameterError
+        When learning begins, if a parameter is out of range.
+    NumericalError
+        If values are too large to be squared. The learner is then unchanged.
+
+    Notes
+    -----
+    ``decision_function`` is the logarithm of the weighted mean of the trees' probabilities. Naive
+    Bayes is used while there are at most 1,000 products of a class and a feature.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import onepass as op
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(3000, 2))
+    >>> y = X[:, 0] * X[:, 1] > 0  # no line separates the classes
+    >>> correct = op.ForestClassifier().test_then_train(X, y.astype(int)) == y
+    >>> bool(correct[-500:].mean() > 0.9)
+    True
+    """
+
+    _: KW_ONLY
+    classes: Collection[object] | None = None
+
+    order_ = State[Array]()
+
+    def _start(self, d: int, c: int) -> None:
+        del c
+        self._begin(d, 0, 0)
+        self.order_ = np.zeros(0, dtype=np.intp)
+
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
+        del class_mask  # a class without rows scores below all others
+        X = np.ascontiguousarray(X, dtype=np.float64)
+        with Interrupt().held():
+            found = self._learn_labels(X, Y.argmax(axis=1), _weights(s, len(X)))
+        return self._log(found, Y.shape[1])
+
+    def _learn_labels(self, X: Floats, labels: Array, s: Floats) -> Floats:
+        """Learn rows of the classes with these indices in ``classes_``."""
+        order = self.order_.tolist()
+        at = {label: k for k, label in enumerate(order)}
+        absent = len(self.classes_)  # no less than the number of classes of the state
+        targets = np.array([at.get(label, absent) for label in labels.tolist()], np.float64)[
+            :, None
+        ]
+
+        def room(vector: Floats, i: int) -> Floats:
+            if targets[i] < len(order):
+                return self._more_leaves(vector)
+            targets[labels == labels[i]] = len(order)
+            order.append(int(labels[i]))
+            return forest_vector.resized(vector, C=len(order), max_bytes=self.max_bytes)
+
+        found = self._learn_rows(X, targets, s, room)
+        if len(order) > len(self.order_):
+            self.__dict__["order_"] = np.array(order, dtype=np.intp)
+        return found
+
+    def _learn_plain_row(self, X: Floats, y: Floats, s: Floats) -> bool:
+        """Learn a row in place; return whether that was possible."""
+        if max(_largest(X), s.item()) > _LARGEST:
+            return False
+        n, label = self._rows_learned(), y.ravel().astype(np.intp)
+        scores = self._log(self._learn_labels(X, label, s), len(self.classes_))
+        if calibration.next_row(n) == n:
+            fitted, _ = calibration.updated(self.calibration_, scores, label, s)
+            self.__dict__["calibration_"] = fitted
+        return True
+
+    def _log(self, p: Floats, c: int) -> Floats:
+        """Scores (n, c) from the probabilities of the classes of the state."""
+        scores = np.full((len(p), c), UNSEEN)
+        with np.errstate(divide="ignore"):
+            scores[:, self.order_[: p.shape[1]]] = np.fmax(np.log(p), UNSEEN)
+        return scores
+
+    def _scores(self, X: Floats) -> Floats:
+        return self._log(self._predicted(X), len(self.classes_))
+
+    def _add_outputs(self, at: Array, c: int) -> None:
+        places = np.setdiff1d(np.arange(c), at)
+        self.order_ = places[self.order_]
+
+    @property
+    def _sound(self) -> bool:
+        """Whether the vector of a loaded file has the sizes of its features and classes."""
+        if not self._started:
+            return super()._sound
+        order, c = vars(self).get("order_"), len(self.classes_)
+        if type(order) is not np.ndarray or order.dtype.kind != "i" or order.ndim != 1:
+            return False
+        if len(set(order.tolist())) < len(order) or not set(order.tolist()) <= set(range(c)):
+            return False
+        sizes = self.n_features_in_, len(order), 0
+        return forest_vector.is_sound(self.forest_, *sizes) and super()._sound
+
+
+def _weights(s: Floats | None, n: int) -> Floats:
+    return np.ones(n) if s is None else np.ascontiguousarray(s, dtype=np.float64)
