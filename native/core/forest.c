@@ -30,6 +30,8 @@ static const double TIE = 0.05;        /* difference of gains that does not matt
 static const double USEFUL = 0.005;    /* least gain of a split */
 static const double CHANGED = 0.001;   /* probability of a reset without a change of the errors */
 static const double FLOOR = 0.02;      /* of the probabilities of naive Bayes */
+static const double TINIEST = 1e-290; /* sum of squares whose inverse is used */
+static const double EQUAL = 1e-9;      /* gains that differ less are equal but for rounding */
 static const double SMALL = 1e-12;     /* of a variance, relative to that of all targets */
 
 typedef struct {
@@ -99,7 +101,7 @@ ptrdiff_t forest_size(const double *head)
     const double model = bayes ? 3.0 * C * d : linear ? least * least + 16.0 * least : 0.0;
     const double of_leaf = 16.0 + (BINS + 2.0) * (K + 1.0) * (C + 2.0 * c + 2.0) + model;
     if ((C > 0.0 && c > 0.0) || (bayes && c > 0.0) || (linear && c == 0.0) || T < 1.0 ||
-        leaves < 1.0 || K > d || (d > 0.0 && K < 1.0) || leaves * of_leaf * T > most ||
+        leaves < 1.0 || leaves > head[FOREST_LIMIT] || K > d || (d > 0.0 && K < 1.0) || leaves * of_leaf * T > most ||
         (c > 0.0 && least * least > most))
         return 0;
     const Forest f = forest_of((double *)head);
@@ -265,7 +267,7 @@ static void bayes(const Forest *f, const double *x, const double *model, double 
                 product = 1.0;
             }
         }
-        p[k] = log_p - 0.5 * sum;
+        p[k] = log_p - 0.5 * fmin(sum, 1e300);
         top = p[k] > top ? p[k] : top;
     }
     for (ptrdiff_t k = 0; k < f->C; k++)
@@ -359,7 +361,7 @@ static Split best_split(const Forest *f, const double *cell)
                 right[i] = both[i] - left[i];
             }
             const double gain = gain_of(f, left, right, both);
-            if (gain > found.gain)
+            if (gain > found.gain + EQUAL)
                 found = (Split){gain, cut, missing};
         }
     return found;
@@ -437,7 +439,7 @@ static void try_split(const Forest *f, ptrdiff_t t, double *node)
     for (ptrdiff_t k = 0; k < f->K; k++) {
         const double *cell = cell_of(f, leaf, k);
         const Split split = best_split(f, cell);
-        if (split.gain > first.gain) {
+        if (split.gain > first.gain + EQUAL) {
             second = fmax(second, first.gain);
             first = split;
             chosen = k;
@@ -725,7 +727,7 @@ static void process(const Forest *f, const double *x, const double *y, double we
             begun = 1;
         }
         f->full[j] = isnan(x[j]) || (first && !y) ? f->means[j] : x[j];
-        f->inverse[j] = f->squares[j] > 0.0 ? f->values[j] / f->squares[j] : 0.0;
+        f->inverse[j] = f->squares[j] > TINIEST ? f->values[j] / f->squares[j] : 0.0;
     }
     if (f->c)
         process_base(f, y, weight, begun);
@@ -763,11 +765,22 @@ static double *room_of(Forest *f)
     return room;
 }
 
+/* Whether all of n numbers that are not missing are small enough to be squared and summed. */
+static int are_small(const double *numbers, ptrdiff_t n)
+{
+    for (ptrdiff_t i = 0; i < n; i++)
+        if (fabs(numbers[i]) > FOREST_LARGEST)
+            return 0;
+    return 1;
+}
+
 ptrdiff_t forest_learn(double *vector, ptrdiff_t n, const double *X, const double *Y,
                        const double *weights, double *found)
 {
     Forest f = forest_of(vector);
     const ptrdiff_t targets = f.c ? f.c : 1;
+    if (!are_small(X, n * f.d) || !are_small(Y, n * targets) || !are_small(weights, n))
+        return -2;
     double *room = room_of(&f);
     ptrdiff_t i = 0;
     for (; room && i < n && has_room(&f, Y + i * targets); i++)

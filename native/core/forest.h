@@ -57,6 +57,7 @@ enum { /* the numbers of a leaf */
     LEAF_FITTED, /* faded mean error of naive Bayes or least squares */
     LEAF_HEAD = 4
 };
+#define FOREST_LARGEST 1e100
 enum { BLOCKS = 64, BLOCK_ROWS = 32, CUTS = 8, BINS = CUTS + 2 };
 
 /* The size of the vector with this head; 0 if the head is invalid. */
@@ -66,7 +67,8 @@ void forest_start(double *vector);
 /* Learn rows X (n, d) with weights (n), one after the other; Y (n) are indices of classes, or the
    targets (n, c). A feature may be NaN. `found` is what was predicted just before: probabilities
    (n, C), or (n, c). Returns the number of rows learned, which is less than n if the next row needs
-   room for another class or leaf; -1 without memory. */
+   room for another class or leaf; -1 without memory. No row is learned if a number is larger than
+   FOREST_LARGEST, whose squares can be summed: it returns -2. */
 ptrdiff_t forest_learn(double *vector, ptrdiff_t n, const double *X, const double *Y,
                        const double *weights, double *found);
 /* Predict rows; returns 0 without memory. */

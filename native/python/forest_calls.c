@@ -62,6 +62,8 @@ PyObject *forest_learned(PyObject *module, PyObject *args)
     }
     release_arrays(&a);
     PyBuffer_Release(&view);
+    if (good && learned == -2)
+        return PyErr_Format(PyExc_OverflowError, "forest_learn: expected smaller numbers");
     return !good ? NULL : learned < 0 ? PyErr_NoMemory() : PyLong_FromSsize_t(learned);
 }
 
@@ -85,7 +87,9 @@ PyObject *forest_predicted(PyObject *module, PyObject *args)
     const int good = acquire_arrays(&a, 2, "dd", sizes, 1 << 1, 0);
     if (good) {
         PyThreadState *state = n > 1 ? PyEval_SaveThread() : NULL;
+        const unsigned mode = flush_subnormals();
         predicted = forest_predict(vector, n, a.at[0], a.at[1]);
+        restore_mode(mode);
         if (state)
             PyEval_RestoreThread(state);
     }

@@ -3,8 +3,8 @@
 The name of a learner is that of its class without the task, in lower case: ``rls`` is
 :class:`onepass.RLSRegressor` or :class:`onepass.RLSClassifier`. Each model is ``Pipeline(Encode(),
 Impute(), Scale(), learner)``, without ``Impute`` if the learner accepts missing values; it skips
-``Scale`` if the learner does not depend on the units of the features. In front of learners of
-regression that do there is a ``TargetOrigin``. Some defaults are adapted to tables of more rows
+``Scale`` if the learner does not depend on the units of the features. In front of regressors that
+depend on the units there is a ``TargetOrigin``. Some defaults are adapted to tables of more rows
 than weights in unknown units: ``rls`` has a prior of the weight of one row and automatic
 forgetting, ``orfit`` has noise 1 and an intercept. Every learner of :mod:`onepass.learners` is
 offered.

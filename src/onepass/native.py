@@ -117,7 +117,8 @@ The functions of forests change or read the vector of ``native/core/forest.h``.
 ``forest_learn(vector, n, X, Y, weights, found)`` learns rows X (n, d), which may contain NaN, with
 the indices of their classes, or targets, Y (n, c), and writes what was predicted before each:
 probabilities (n, C), or (n, c). It returns the number of rows learned, less than n if the next one
-needs room for another class or leaf. ``forest_predict(vector, n, X, found)`` predicts rows.
+needs room for another class or leaf, and raises OverflowError if a number is too large to be
+squared; no row is then learned. ``forest_predict(vector, n, X, found)`` predicts rows.
 
 ``transpose(n, columns, rows)`` writes a tuple of q columns of n numbers each, arrays of any stride
 and any type of integers, booleans, float32 or float64, as the rows (n, q); it returns whether all

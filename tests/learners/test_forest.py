@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 
 import onepass as op
 from onepass import native
-from onepass.errors import MergeError, NumericalError
+from onepass.errors import MergeError, NumericalError, OnepassError, ShapeError
 from onepass.learners import forest_vector
 from raising import raises
 
@@ -30,7 +30,7 @@ def in_python() -> Iterator[None]:
 
 
 def stream(rng: np.random.Generator, n: int, d: int, *, classes: int) -> tuple[Any, Any]:
-    """Smooth, correlated columns in odd units, with gaps; a target that no plane fits."""
+    """Smooth, correlated columns in different units, with missing values; a nonlinear target."""
     Z = np.cumsum(0.3 * rng.normal(size=(n, d)), axis=0) + rng.normal(size=(n, d))
     Z = np.tanh(Z + Z[:, :1])
     y = Z[:, 0] * Z[:, -1] + 0.5 * np.abs(Z[:, 1]) + 0.05 * rng.normal(size=n)
@@ -49,24 +49,81 @@ def parts(rng: np.random.Generator, n: int, cuts: int = 6) -> list[slice]:
 
 
 @pytest.mark.parametrize("made", CLASSES)
-def test_compiled_functions_equal_python(made: Any, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("kind", ["plain", "weighted", "wide", "late", "several"])
+def test_compiled_functions_equal_python(made: Any, kind: str, rng: np.random.Generator) -> None:
     if native.loops is None:
         pytest.skip("there are no compiled functions")
-    d = int(rng.integers(2, 9))
-    X, y = stream(rng, 500, d, classes=3 if made is op.ForestClassifier else 0)
+    d = 40 if kind == "wide" else int(rng.integers(2, 9))
+    X, y = stream(rng, 400, d, classes=3 if made is op.ForestClassifier else 0)
+    s = rng.choice([0.5, 1.0, 3.0], size=400) if kind == "weighted" else None
+    if kind == "late" and made is op.ForestClassifier:
+        y[:150] = np.minimum(y[:150], 1)
+    if kind == "several" and made is op.ForestRegressor:
+        y = np.column_stack([y, X[:, 0] - y])
+        y[np.isnan(y)] = 0.0
     options = {"trees": 2, "seed": int(rng.integers(100))}
     compiled = made(**options)
-    expected = compiled.test_then_train(X, y)
+    expected = compiled.test_then_train(X, y, s)
     with in_python():
         plain = made(**options)
-        found = plain.test_then_train(X, y)
+        predictions = plain.test_then_train(X, y, s)
         again = plain.predict(X[:50])
-    assert compiled.n_leaves_.sum() > 2
-    assert_allclose(found[1:].astype(float), expected[1:].astype(float), rtol=1e-9)
+    assert compiled.n_leaves_.sum() > 2 or kind in {"wide", "weighted"}
+    assert_allclose(predictions[1:].astype(float), expected[1:].astype(float), rtol=1e-9)
     assert_allclose(again, compiled.predict(X[:50]), rtol=1e-9)
-    if made is op.ForestClassifier and not np.any(compiled.forest_ != plain.forest_):
-        return
     assert_allclose(plain.forest_, compiled.forest_, rtol=1e-6, atol=1e-6)
+
+
+def test_targets_of_single_rows_are_validated() -> None:
+    model = op.ForestRegressor().partial_fit(np.eye(3), [1.0, 2.0, 3.0]).learn_one([0, 0, 1], 3.0)
+    before = model.forest_.copy()
+    for bad in (np.nan, float("nan"), float("inf"), 10**400):
+        with pytest.raises(OnepassError):
+            model.learn_one([0.0, 1.0, 0.0], bad)
+    assert_array_equal(model.forest_, before)
+
+
+@pytest.mark.parametrize("c", [1, 2])
+def test_single_rows_of_several_outputs(c: int, rng: np.random.Generator) -> None:
+    X, Y = rng.normal(size=(60, 3)), rng.normal(size=(60, c))
+    one, many = op.ForestRegressor(), op.ForestRegressor()
+    expected = many.test_then_train(X, Y)
+    for x, y, p in zip(X, Y, expected, strict=True):
+        assert_allclose(np.broadcast_to(one.predict_one(x), c), p, rtol=1e-9)
+        one.learn_one(x, y)
+    assert_array_equal(one.forest_, many.forest_)
+    with pytest.raises(ShapeError):
+        one.learn_one(X[0], 1.0)
+
+
+def test_an_error_in_a_later_part_of_a_block_changes_nothing() -> None:
+    X, s = np.ones((9, 2)), np.array([1.0] * 5 + [0.0] + [1.0] * 3)
+    model = op.ForestRegressor().partial_fit(X, np.arange(9.0))
+    before = model.forest_.copy()
+    X[8, 0] = 1e120
+    with pytest.raises(NumericalError):
+        model.test_then_train(X, np.arange(9.0), s)
+    assert_array_equal(model.forest_, before)
+
+
+def test_copies_do_not_change(rng: np.random.Generator) -> None:
+    X, y = stream(rng, 600, 4, classes=3)
+    model = op.ForestClassifier().partial_fit(X[:300], y[:300]).learn_one(X[300], y[300])
+    frozen, before = model.frozen_copy(), model.predict_proba(X)
+    model.learn_one(X[301], y[301])
+    model.partial_fit(X[302:], y[302:])
+    assert_array_equal(frozen.predict_proba(X), before)
+    assert (model.predict_proba(X) != before).any()
+
+
+@pytest.mark.parametrize("slot", ["draws", "leaves", "blocks", "nodes"])
+def test_damaged_vectors_are_refused(slot: str, rng: np.random.Generator) -> None:
+    X, y = stream(rng, 800, 4, classes=3)
+    vector = op.ForestClassifier(2).partial_fit(X, y).forest_.copy()
+    assert forest_vector.is_sound(vector, 4, 3, 0)
+    forest_vector.Parts(vector).trees[slot][:] = 2.0**53
+    assert not forest_vector.is_sound(vector, 4, 3, 0)
+    assert not forest_vector.is_sound(vector[:-1], 4, 3, 0)
 
 
 @pytest.mark.parametrize("made", CLASSES)
@@ -154,7 +211,7 @@ def test_trees_follow_a_change(rng: np.random.Generator) -> None:
     assert correct[5000:].mean() > 0.85
 
 
-def test_regions_with_their_own_planes(rng: np.random.Generator) -> None:
+def test_piecewise_linear_target(rng: np.random.Generator) -> None:
     X = rng.uniform(-1, 1, size=(5000, 3))
     y = np.where(X[:, 0] > 0, 3 * X[:, 1] + 1, X[:, 2] - 2 * X[:, 1]) + 0.05 * rng.normal(size=5000)
     error = np.abs(op.ForestRegressor().test_then_train(X, y) - y)[3000:].mean()
@@ -182,7 +239,7 @@ def test_constant_missing_and_single_valued_rows(made: Any) -> None:
 
 
 @pytest.mark.parametrize("made", CLASSES)
-def test_where_values_are_missing_can_tell_the_target(made: Any, rng: np.random.Generator) -> None:
+def test_missing_values_are_informative(made: Any, rng: np.random.Generator) -> None:
     X = rng.normal(size=(4000, 2))
     y = (rng.random(4000) < 0.5).astype(int)
     X[y == 1, 0] = np.nan
@@ -190,7 +247,7 @@ def test_where_values_are_missing_can_tell_the_target(made: Any, rng: np.random.
     assert np.abs(found - y[3000:]).mean() < 0.05
 
 
-def test_features_that_divide_leaves_are_important(rng: np.random.Generator) -> None:
+def test_feature_importances(rng: np.random.Generator) -> None:
     X = rng.normal(size=(3000, 5))
     model = op.ForestClassifier().partial_fit(X, (X[:, 3] > 0).astype(int))
     assert model.feature_importances_.argmax() == 3

@@ -2,21 +2,23 @@
 
 Each of T trees learns a row with a Poisson weight of mean 6 [1, 2]. A leaf tests K features, drawn
 from the seed: the first 8 values of a feature are cuts, between which the rows are summed, and
-rows without a value are summed apart. Each 50 rows of a leaf, the cut with the largest gain, the
-share of the entropy or variance that it removes, divides the leaf if [3]
+rows without a value are summed apart. K is √d + 1 with classes, and 0.6 d, at most 64, in a
+regression. Every 50 rows of a leaf, the cut with the largest gain g₁, the share of the entropy or
+variance that it removes, splits the leaf if at least 0.005 is gained and [3]
 
-    gain₁ − gain₂ > ε  or  ε < 0.05,      ε = √(ln 100 / 2w),                              (1)
+    g₁ − g₂ > ε  or  ε < 0.05,      ε = √(ln 100 / 2w),                                    (1)
 
-with gain₂ the largest gain of another feature and w the weight of the rows; missing values go where
+with g₂ the largest gain of another feature and w the weight of the rows; missing values go where
 the gain is larger. Features without gain are replaced by others. Sums fade by 0.999 per row, and
 the children of a leaf keep what it has learned, with a small weight. A leaf of classes predicts
-their shares, or naive Bayes [4]: the better one in the last rows, about 50. The trees of a
-regression learn what one least squares of all rows leaves of the targets; a leaf predicts their
-mean or, with at most 32 features, by least squares of its own rows, started from the parent's [5].
+their shares or naive Bayes [4], whichever has had fewer errors in about the last 50 rows. In a
+regression, least squares is fitted to all rows, and the trees learn its residuals; a leaf predicts
+their mean or, with at most 32 features, by least squares of its own rows, started from that of its
+parent [5], whichever has had smaller errors.
 
-Trees vote with the weight (1 − e)³, or 1/e, with e the faded mean of their errors. A tree begins
-anew if e has become larger, by Bernstein's inequality for the means before and after each of the
-last 64 blocks of 32 rows [6].
+The weight of a tree in a prediction is (1 − e)³ with classes, and 1/e in a regression, with e the
+faded mean of its errors. A tree is reset if e has become larger, by Bernstein's inequality for the
+means before and after each of the last 64 blocks of 32 rows [6].
 
 Random numbers are hashes of the seed, the tree, and their number. The state is one vector, in which
 rows are learned in place; so blocks equal single rows, bit for bit.
@@ -35,6 +37,7 @@ Cost of a row: O(T (depth + K)), and O(T d C) for naive Bayes, O(d² + T d²) fo
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -51,27 +54,27 @@ from onepass.learners.compiled import InPlace, row_format
 from onepass.learners.estimator import Classifier, Learner, Regressor
 from onepass.learners.forest_vector import Parts, Slot
 from onepass.linalg import calibration
-from onepass.linalg.interrupt import Interrupt
 from onepass.types import Array, Floats, RowLike
 
-_LARGEST = 1e100  # sums of squares of larger numbers overflow
+_LARGEST = forest_plain.LARGEST
+_EXACT = 1 << 53  # whole numbers up to this one are exact in float64
 
 
-class _SingleRows:
+class _PlainRows:
     """Learning and prediction of single rows of plain numbers by a forest.
 
     The methods return False or None for rows that must be validated first.
     """
 
-    __slots__ = ("_learner", "_reader", "_row")
+    __slots__ = ("_learner", "_reader")
 
     def __init__(self, learner: Forest, reader: Any) -> None:
         self._learner: Callable[[], Any] = weakref.ref(learner)  # which owns this object
         self._reader = reader
 
-    def of(self, learner: Forest) -> _SingleRows:
+    def of(self, learner: Forest) -> _PlainRows:
         """The same of a copy of the learner."""
-        return _SingleRows(learner, self._reader)
+        return _PlainRows(learner, self._reader)
 
     def learn_one(self, x: Any, y: Any, sample_weight: float) -> bool:
         """Learn a row in place; return whether that was possible."""
@@ -84,13 +87,14 @@ class _SingleRows:
                 plain = self._reader.example(np.zeros(d), y, sample_weight, row)
                 row[:d] = x
         else:
-            numbers = type(y) in {float, int} and type(sample_weight) is float
-            plain = numbers and sample_weight > 0.0 and self._read(x, row[:d])
+            exact = type(y) is float or (type(y) is int and abs(y) <= _EXACT)
+            weighted = type(sample_weight) is float and sample_weight > 0.0
+            plain = exact and weighted and math.isfinite(y) and self._read(x, row[:d])
             if plain:
                 row[d:] = y, sample_weight
         if not plain:
             return False
-        learned: bool = learner._learn_plain_row(row[None, :d], row[None, d:-1], row[-1:])  # noqa: SLF001
+        learned: bool = learner._learn_plain_row(row, d)  # noqa: SLF001
         return learned
 
     def _read(self, x: Any, row: Floats) -> bool:
@@ -138,7 +142,7 @@ class Forest(InPlace, Learner):
     trees: int = param(10, whole=True, low=1, high=1000)
     _: KW_ONLY
     seed: int = param(0, whole=True, low=0, high=2**32 - 1)
-    max_bytes: float = param(16e6, above=0.0)
+    max_bytes: float = param(16e6, above=0.0, high=8e9)
 
     @property
     def feature_importances_(self) -> Floats:
@@ -169,54 +173,55 @@ class Forest(InPlace, Learner):
 
     def _learn_rows(
         self, X: Floats, targets: Floats, s: Floats, room: Callable[[Floats, int], Floats]
-    ) -> Floats:
-        """Learn rows in place, with more room where ``room(vector, i)`` must provide it."""
-        if max(_largest(X), _largest(targets), _largest(s)) > _LARGEST:
-            raise NumericalError(
-                f"rows, targets and weights must be small enough to square and sum, below "
-                f"{_LARGEST:g}, got values up to {max(map(_largest, (X, targets, s))):.3g}. Divide "
-                "the columns by a constant."
-            )
-        vector, done, found = self.__dict__["forest_"], 0, []
-        if not vector.flags.writeable:  # shared with a copy
-            vector = vector.copy()
+    ) -> tuple[Floats, Floats]:
+        """Learn rows in a copy; return the vector, and what was predicted before each row.
+
+        ``room(vector, i)`` returns a vector with room for row i.
+        """
+        vector, done, parts = self.forest_.copy(), 0, []
         while True:
             p = np.empty((len(X) - done, int(vector[Slot.CLASSES] + vector[Slot.OUTPUTS])))
             arrays = X[done:], targets[done:], s[done:], p
-            if native.loops is None:
-                n = forest_plain.learn(vector, *arrays)
-            else:
-                n = native.loops.forest_learn(vector, len(p), *arrays)
-            found.append(p[:n])
+            try:
+                if native.loops is None:
+                    n = forest_plain.learn(vector, *arrays)
+                else:
+                    n = native.loops.forest_learn(vector, len(p), *arrays)
+            except OverflowError:
+                raise _too_large(X, targets, s) from None
+            parts.append(p[:n])
             done += n
             if done == len(X):
                 break
             vector = room(vector, done)
-        self.__dict__["forest_"] = vector
-        c = found[-1].shape[1]
-        return np.concatenate([np.pad(p, ((0, 0), (0, c - p.shape[1]))) for p in found])
+        c = parts[-1].shape[1]
+        return vector, np.concatenate([np.pad(p, ((0, 0), (0, c - p.shape[1]))) for p in parts])
+
+    def _learned_in_place(self, row: Floats, d: int, found: Floats) -> int:
+        """Learn a row, its target and its weight; 0 if a block must learn it."""
+        vector = self.__dict__["forest_"]
+        if not vector.flags.writeable:
+            return 0
+        try:
+            n: int = native.loops.forest_learn(  # type: ignore[union-attr]
+                vector, 1, row[:d], row[d:-1], row[-1:], found
+            )
+        except OverflowError:
+            return 0
+        return n
 
     def _more_leaves(self, vector: Floats) -> Floats:
         """The vector with room for more leaves."""
         leaves = min(2 * vector[Slot.LEAVES] + 7, vector[Slot.LIMIT])
         return forest_vector.resized(vector, leaves=int(leaves), max_bytes=self.max_bytes)
 
-    def _predicted(self, X: Floats) -> Floats:
-        vector = self.forest_
-        found = np.empty((len(X), int(vector[Slot.CLASSES] + vector[Slot.OUTPUTS])))
-        X = np.ascontiguousarray(X, dtype=np.float64)
-        if native.loops is None:
-            forest_plain.predict(vector, X, found)
-        else:
-            native.loops.forest_predict(vector, len(X), X, found)
-        return found
-
     def _prepare_single_rows(self) -> None:
-        description = None if native.loops is None else row_format(self)
+        single = native.loops is not None and getattr(self, "target_ndim_", 1) == 1
+        description = row_format(self) if single else None
         if description is not None:
-            c = len(getattr(self, "classes_", "1"))
+            c = len(self.classes_) if hasattr(self, "classes_") else 1
             reader = native.loops.Format(self.n_features_in_, c, description)  # type: ignore[union-attr]
-            self.__dict__["_single"] = _SingleRows(self, reader)
+            self.__dict__["_single"] = _PlainRows(self, reader)
 
     def _widen(self, d: int) -> None:
         self.forest_ = forest_vector.resized(self.forest_, d=d, max_bytes=self.max_bytes)
@@ -230,14 +235,38 @@ class Forest(InPlace, Learner):
 
     def _unmergeable(self) -> str:
         return (
-            "got a forest, whose trees contain no rows to grow other trees from. Learn all rows "
+            "got a forest, whose trees do not retain the rows that a merge needs. Learn all rows "
             "with one learner and partial_fit, or average the predictions of several forests."
         )
 
 
-def _largest(array: Floats) -> float:
-    """The largest absolute value that is not missing."""
-    return float(np.fmax.reduce(np.abs(array), axis=None, initial=0.0))
+def _predicted(vector: Floats, X: Floats) -> Floats:
+    """Probabilities (n, C) of the classes of a vector, or predictions (n, c)."""
+    predictions = np.empty((len(X), int(vector[Slot.CLASSES] + vector[Slot.OUTPUTS])))
+    X = np.ascontiguousarray(X, dtype=np.float64)
+    if not predictions.size:  # no class yet
+        return predictions
+    if native.loops is None:
+        forest_plain.predict(vector, X, predictions)
+    else:
+        native.loops.forest_predict(vector, len(X), X, predictions)
+    return predictions
+
+
+def _log(p: Floats, order: Array, c: int) -> Floats:
+    """Scores (n, c) from the probabilities of the classes of the state."""
+    scores = np.full((len(p), c), UNSEEN)
+    with np.errstate(divide="ignore"):
+        scores[:, order[: p.shape[1]]] = np.fmax(np.log(p), UNSEEN)
+    return scores
+
+
+def _too_large(X: Floats, targets: Floats, s: Floats) -> NumericalError:
+    largest = max(float(np.fmax.reduce(np.abs(a), axis=None)) for a in (X, targets, s))
+    return NumericalError(
+        f"rows, targets and weights must be small enough to square and sum, below {_LARGEST:g}, "
+        f"got values up to {largest:.3g}. Divide the columns by a constant."
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -254,8 +283,9 @@ class ForestRegressor(Forest, Regressor):
     seed : int, default=0
         Seed of the features that leaves test, and of the weights of the rows in the trees.
     max_bytes : float, default=16e6
-        Bound of the size of the state in bytes. A tree that has reached its share grows no more;
-        its leaves still learn.
+        Bound of the size of the state in bytes, in (0, 8e9]. A tree that has reached its share
+        grows no more; its leaves still learn. Each tree has at least one leaf, and least squares of
+        d features has about d² numbers, also beyond the bound.
 
     Attributes
     ----------
@@ -274,6 +304,10 @@ class ForestRegressor(Forest, Regressor):
     NumericalError
         If values are too large to be squared. The learner is then unchanged.
 
+    Notes
+    -----
+    Weights of rows count as numbers of rows: a leaf needs weight to be split.
+
     Examples
     --------
     >>> import numpy as np
@@ -285,26 +319,25 @@ class ForestRegressor(Forest, Regressor):
     True
     """
 
+    _square: ClassVar[bool] = True
+
     def _start(self, d: int, c: int) -> None:
         self._begin(d, 0, c)
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
         del class_mask
         X, Y = (np.ascontiguousarray(a, dtype=np.float64) for a in (X, Y))
-        with Interrupt().held():
-            return self._learn_rows(
-                X, Y, _weights(s, len(X)), lambda vector, _: self._more_leaves(vector)
-            )
+        self.forest_, predictions = self._learn_rows(
+            X, Y, _weights(s, len(X)), lambda vector, _: self._more_leaves(vector)
+        )
+        return predictions
 
-    def _learn_plain_row(self, X: Floats, y: Floats, s: Floats) -> bool:
-        """Learn a row in place; return whether that was possible."""
-        if max(_largest(X), abs(y.item()), s.item()) > _LARGEST:
-            return False
-        self._learn_rows(X, y, s, lambda vector, _: self._more_leaves(vector))
-        return True
+    def _learn_plain_row(self, row: Floats, d: int) -> bool:
+        """Learn a row, its target and weight in place; return whether that was possible."""
+        return bool(self._learned_in_place(row, d, np.empty(1)))
 
     def _scores(self, X: Floats) -> Floats:
-        return self._predicted(X)
+        return _predicted(self.forest_, X)
 
     def _initial_prediction(self, row: Floats) -> float:
         del row
@@ -332,9 +365,9 @@ class ForestClassifier(Forest, Classifier):
     seed : int, default=0
         Seed of the features that leaves test, and of the weights of the rows in the trees.
     max_bytes : float, default=16e6
-        Bound of the size of the state in bytes. A tree that has reached its share grows no more;
-        its leaves still learn. A new class makes leaves larger: trees that no longer fit begin
-        anew.
+        Bound of the size of the state in bytes, in (0, 8e9]. A tree that has reached its share
+        grows no more; its leaves still learn. A new class makes leaves larger: trees that no longer
+        fit are reset. Each tree has at least one leaf, also beyond the bound.
     classes : array-like, optional
         Labels known in advance. New labels may still occur.
 
@@ -361,6 +394,7 @@ class ForestClassifier(Forest, Classifier):
 
     Notes
     -----
+    Weights of rows count as numbers of rows: a leaf needs weight to be split.
     ``decision_function`` is the logarithm of the weighted mean of the trees' probabilities. Naive
     Bayes is used while there are at most 1,000 products of a class and a feature.
 
@@ -387,52 +421,45 @@ class ForestClassifier(Forest, Classifier):
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, class_mask: Array | None) -> Floats:
         del class_mask  # a class without rows scores below all others
-        X = np.ascontiguousarray(X, dtype=np.float64)
-        with Interrupt().held():
-            found = self._learn_labels(X, Y.argmax(axis=1), _weights(s, len(X)))
-        return self._log(found, Y.shape[1])
-
-    def _learn_labels(self, X: Floats, labels: Array, s: Floats) -> Floats:
-        """Learn rows of the classes with these indices in ``classes_``."""
+        X, labels = np.ascontiguousarray(X, dtype=np.float64), Y.argmax(axis=1)
         order = self.order_.tolist()
         at = {label: k for k, label in enumerate(order)}
-        absent = len(self.classes_)  # no less than the number of classes of the state
-        targets = np.array([at.get(label, absent) for label in labels.tolist()], np.float64)[
-            :, None
-        ]
+        absent = Y.shape[1]  # no less than the number of classes of the state
+        targets = np.array([at.get(label, absent) for label in labels.tolist()], dtype=np.float64)
+        first: dict[int, Floats] = {}  # predictions of the first row of each class
 
         def room(vector: Floats, i: int) -> Floats:
             if targets[i] < len(order):
                 return self._more_leaves(vector)
+            first[i] = _predicted(vector, X[i : i + 1])[0]
             targets[labels == labels[i]] = len(order)
             order.append(int(labels[i]))
             return forest_vector.resized(vector, C=len(order), max_bytes=self.max_bytes)
 
-        found = self._learn_rows(X, targets, s, room)
-        if len(order) > len(self.order_):
-            self.__dict__["order_"] = np.array(order, dtype=np.intp)
-        return found
+        vector, p = self._learn_rows(X, targets, _weights(s, len(X)), room)
+        for i, before in first.items():
+            p[i] = np.pad(before, (0, p.shape[1] - len(before)))
+        self.__dict__.update(forest_=vector, order_=np.array(order, dtype=np.intp))
+        return _log(p, self.order_, absent)
 
-    def _learn_plain_row(self, X: Floats, y: Floats, s: Floats) -> bool:
-        """Learn a row in place; return whether that was possible."""
-        if max(_largest(X), s.item()) > _LARGEST:
+    def _learn_plain_row(self, row: Floats, d: int) -> bool:
+        """Learn a row, its label and weight in place; return whether that was possible."""
+        n, label, order = self._rows_learned(), int(row[d]), self.order_.tolist()
+        if label not in order:
             return False
-        n, label = self._rows_learned(), y.ravel().astype(np.intp)
-        scores = self._log(self._learn_labels(X, label, s), len(self.classes_))
+        row[d], found = order.index(label), np.empty((1, len(order)))
+        if not self._learned_in_place(row, d, found):
+            return False
         if calibration.next_row(n) == n:
-            fitted, _ = calibration.updated(self.calibration_, scores, label, s)
+            scores = _log(found, self.order_, len(self.classes_))
+            one = np.array([label])
+            fitted, _ = calibration.updated(self.calibration_, scores, one, row[-1:])
             self.__dict__["calibration_"] = fitted
         return True
 
-    def _log(self, p: Floats, c: int) -> Floats:
-        """Scores (n, c) from the probabilities of the classes of the state."""
-        scores = np.full((len(p), c), UNSEEN)
-        with np.errstate(divide="ignore"):
-            scores[:, self.order_[: p.shape[1]]] = np.fmax(np.log(p), UNSEEN)
-        return scores
-
     def _scores(self, X: Floats) -> Floats:
-        return self._log(self._predicted(X), len(self.classes_))
+        own = dict(self.__dict__)  # at once: another thread may learn a new class
+        return _log(_predicted(own["forest_"], X), own["order_"], len(own["classes_"]))
 
     def _add_outputs(self, at: Array, c: int) -> None:
         places = np.setdiff1d(np.arange(c), at)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.learners.forest_vector import BLOCKS, CUTS, FADE, Parts, Slot, start_tree
+from onepass.learners.forest_vector import BLOCK_ROWS, BLOCKS, CUTS, FADE, Parts, Slot, start_tree
 from onepass.memory import plain
 from onepass.memory.vector import Parts as LeastSquares
 from onepass.memory.vector import Slot as LeastSquaresSlot
@@ -19,17 +19,27 @@ from onepass.types import Floats
 
 # Equal to the constants of native/core/forest.c
 GRACE, KNOWN, FADES, OF_PARENT, INHERITED, LEAST, FARTHEST, LOGS = 50, 64, 64, 30, 4, 5, 4.0, 8
-RATE, NONE, BLOCK_ROWS = 6.0, 0.0024787521766663585, 32
+RATE, NONE = 6.0, 0.0024787521766663585
 OF_LEAF, OF_TREE, OF_TARGETS = 0.02, 0.005, 0.002
 SURE, TIE, USEFUL, CHANGED, FLOOR, SMALL = 0.01, 0.05, 0.005, 0.001, 0.02, 1e-12
+EQUAL, TINIEST = 1e-9, 1e-290
+LARGEST = 1e100
 _BITS = 2**64 - 1
 
 
 @np.errstate(all="ignore")
 def learn(vector: Floats, X: Floats, Y: Floats, weights: Floats, found: Floats) -> int:
-    """Learn rows; return their number, which is smaller if the next one needs more room."""
+    """Learn rows; return their number, which is smaller if the next one needs more room.
+
+    Raises
+    ------
+    OverflowError
+        If a number is too large to be squared. No row is then learned.
+    """
+    if max(np.fmax.reduce(np.abs(a), axis=None, initial=0.0) for a in (X, Y, weights)) > LARGEST:
+        raise OverflowError("expected smaller numbers")
     forest = _Forest(vector)
-    for i, (x, y, weight) in enumerate(zip(X, Y, weights, strict=True)):
+    for i, (x, y, weight) in enumerate(zip(X, Y.reshape(len(X), -1), weights, strict=True)):
         if not forest.has_room(y):
             return i
         found[i] = forest.process(x, y, float(weight))
@@ -81,7 +91,7 @@ class _Forest(Parts):
             for one in self.least_squares if begun.any() else ():  # all rows so far had 0 there
                 LeastSquares(one).means[: self.d] += np.where(begun, x, 0.0)
         self.full = np.where(np.isnan(x) | (first & (y is None)), units["means"], x)
-        spread = units["squares"] > 0.0
+        spread = units["squares"] > TINIEST
         self.inverse = np.where(spread, units["values"] / units["squares"], 0.0)
         own: Any = self._process_base(y, weight, begun=begun.any()) if self.c else 0.0
         for t, tree in enumerate(self.trees):
@@ -221,7 +231,7 @@ class _Forest(Parts):
                 if j % LOGS == LOGS - 1 or j == self.d - 1:
                     log_p += 0.5 * math.log(product)
                     product = 1.0
-            p[k] = log_p - 0.5 * total
+            p[k] = log_p - 0.5 * min(total, 1e300)
         p = np.array([math.exp(one) for one in p - p.max()]) + FLOOR
         p /= np.add.accumulate(p)[-1]
         return p
@@ -351,7 +361,7 @@ class _Forest(Parts):
                 first = np.zeros_like(both) if missing else bins[-1]
                 left = np.add.accumulate(np.vstack((first, bins[: cut + 1])))[-1]
                 gain = self._gain(left, both - left, both)
-                if gain > found[0]:
+                if gain > found[0] + EQUAL:
                     found = gain, cut, missing
         return found
 
@@ -362,7 +372,7 @@ class _Forest(Parts):
         cells, second, first, chosen = tree["leaf"][int(node[3])]["cells"], 0.0, (-1.0, 0, 0), -1
         for k in range(self.K):
             split = self._best_split(cells[k])
-            if split[0] > first[0]:
+            if split[0] > first[0] + EQUAL:
                 second, first, chosen = max(second, first[0]), split, k
             else:
                 second = max(second, split[0])

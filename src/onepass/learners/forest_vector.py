@@ -18,10 +18,11 @@ from onepass.memory.vector import Fading, aligned
 from onepass.memory.vector import Slot as LeastSquaresSlot
 from onepass.types import Array, Floats
 
-HEAD, CUTS, BLOCKS = 16, 8, 64
+HEAD, CUTS, BLOCKS, BLOCK_ROWS = 16, 8, 64, 32
 FADE = 0.999
 _MOST_FITTED = 1000  # numbers of classes times features up to which leaves have naive Bayes
 _MOST_LINEAR = 32  # features up to which leaves have least squares
+_LARGEST_NUMBER = 1e15  # of a count, which is whole
 _MOST_DRAWN = 64  # features that a leaf of a regression tests
 
 
@@ -101,7 +102,6 @@ class Parts:
         """The number of leaves of each tree, (T,)."""
         leaves: Array = self.trees["leaves"].astype(np.intp)
         return leaves
-
 
     @property
     def least_squares(self) -> list[Floats]:
@@ -197,7 +197,8 @@ def resized(vector: Floats, *, d: int = 0, C: int = 0, leaves: int = 0, max_byte
     new = Parts(grown)
     for name in ("values", "means", "squares", "importance"):
         new.common[name][: old.d] = old.common[name]
-    new.common["values"][old.d :] = old.head[Slot.ROWS]  # 0 in all rows so far
+    if old.c:  # least squares had 0 in all rows so far; trees had no value
+        new.common["values"][old.d :] = old.head[Slot.ROWS]
     for name in ("centre", "variance"):
         new.common[name] = old.common[name]
     if old.c:
@@ -228,7 +229,9 @@ def _copy_tree(old: Parts, was: Any, new: Parts, now: Any) -> None:
     after["cells"]["bins"][:, :K, :, :S] = before["cells"]["bins"]
     if new.bayes and old.bayes:
         after["model"][:, : old.C, : old.d] = before["model"]
-    if new.linear:
+    if new.linear and new.d == old.d:
+        after["model"] = before["model"]
+    elif new.linear:
         for one, other in zip(before["model"], after["model"], strict=True):
             other[:] = least_squares.grown(one, new.d)
 
@@ -262,15 +265,18 @@ def _is_sound_head(vector: Floats, d: int, C: int, c: int) -> bool:
     if (head[:3] != (d, C, c)).any() or (head < 0.0).any() or (head % 1.0 != 0.0).any():
         return False
     possible = (
-        1.0 <= leaves <= min(limit, len(vector))
+        head.max() <= _LARGEST_NUMBER
+        and 1.0 <= leaves <= min(limit, len(vector))
         and 1.0 <= trees <= len(vector)
         and min(d, 1) <= K <= d
         and bayes <= (C > 0)
         and linear <= (c > 0)
     )
+    if not possible:
+        return False
     layout = _layout(d, C, c, int(K), int(leaves), bayes=bool(bayes), linear=bool(linear))
     size = layout.common.itemsize + int(trees) * layout.tree.itemsize
-    return bool(possible and 8 * len(vector) == size)
+    return bool(8 * len(vector) == size)
 
 
 def _is_sound_tree(parts: Parts, tree: Any) -> bool:
@@ -296,5 +302,9 @@ def _is_sound_tree(parts: Parts, tree: Any) -> bool:
         and (cells["feature"] < parts.d).all()
         and (cells["feature"] % 1.0 == 0.0).all()
         and np.isin(cells["count"], np.arange(CUTS + 1)).all()
-        and tree["draws"] >= 0.0
+        and 0.0 <= tree["draws"] <= _LARGEST_NUMBER
+        and tree["draws"] % 1.0 == 0.0
+        and sorted(child[~inner]) == list(range(n))  # each leaf has one node
+        and min(tree["error"], tree["sum"]) >= 0.0
+        and tree["count"] in range(BLOCK_ROWS)
     )
