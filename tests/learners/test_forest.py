@@ -68,7 +68,6 @@ def test_compiled_functions_equal_python(made: Any, kind: str, rng: np.random.Ge
         plain = made(**options)
         predictions = plain.test_then_train(X, y, s)
         again = plain.predict(X[:50])
-    assert compiled.n_leaves_.sum() > 2 or kind in {"wide", "weighted"}
     assert_allclose(predictions[1:].astype(float), expected[1:].astype(float), rtol=1e-9)
     assert_allclose(again, compiled.predict(X[:50]), rtol=1e-9)
     assert_allclose(plain.forest_, compiled.forest_, rtol=1e-6, atol=1e-6)
