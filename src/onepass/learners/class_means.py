@@ -34,7 +34,6 @@ Memory is O(cd), and O(d²) for each matrix of sums.
 
 from __future__ import annotations
 
-import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -46,11 +45,11 @@ import numpy as np
 from onepass import linalg, native
 from onepass.declared import check_parameters, param
 from onepass.errors import NumericalError
-from onepass.learners.compiled import InPlace, row_format
+from onepass.learners.compiled import InPlace, SingleRows, row_format
 from onepass.learners.estimator import Classifier, Layout
 from onepass.linalg import calibration, capsule
 from onepass.serialization.state import not_fitted
-from onepass.types import Array, ArrayLike, Floats, RowLike
+from onepass.types import Array, Floats
 
 COVARIANCES = ("none", "pooled", "each")
 CovarianceType: TypeAlias = Literal["none", "pooled", "each"]
@@ -349,23 +348,12 @@ _MODERATE = 1e60  # larger numbers are not learned in place, so that nothing ove
 _BLOCK = 1024  # rows that are converted to float64 at once
 
 
-class _SingleRows:
-    """Learning and prediction of single rows of plain numbers by a class learner.
+class _ClassRows(SingleRows):
+    """Single rows of a class learner."""
 
-    The methods return False or None for rows that must be validated first.
-    """
+    __slots__ = ()
 
-    __slots__ = ("_learner", "_reader")
-
-    def __init__(self, learner: ClassLearner, reader: Any) -> None:
-        self._learner: Callable[[], Any] = weakref.ref(learner)  # which owns this object
-        self._reader = reader
-
-    def of(self, learner: ClassLearner) -> _SingleRows:
-        """The same of a copy of the learner."""
-        return _SingleRows(learner, self._reader)
-
-    def learn_one(self, x: RowLike, y: ArrayLike | None, sample_weight: float) -> bool:
+    def learn_one(self, x: Any, y: Any, sample_weight: float) -> bool:
         """Learn a row in place; return whether that was possible."""
         learner = self._learner()
         own = learner.__dict__
@@ -383,23 +371,9 @@ class _SingleRows:
             own.update({name: part.copy() for name, part in parts.items()})  # shared with a copy
         return True
 
-    def _scores(self, x: RowLike) -> Floats | None:
-        """Scores of a row, (1, c)."""
-        learner = self._learner()
-        row = np.empty((1, learner.n_features_in_))
-        plain = self._reader.row(x, row)
-        return learner._class_scores(learner.moments_, row) if plain else None  # noqa: SLF001
-
-    def predict_one(self, x: RowLike) -> Any:
-        """The label of a row."""
-        scores = self._scores(x)
-        return None if scores is None else self._reader.prediction(scores)
-
-    def predict_proba_one(self, x: RowLike) -> Any:
-        """The probabilities of a row, by label."""
-        scores, learner = self._scores(x), self._learner()
-        fitted = learner.calibration_ if learner._calibrated else None  # noqa: SLF001
-        return None if scores is None else self._reader.probabilities(scores, fitted)
+    def _scores_of(self, learner: Any, row: Floats) -> Floats:
+        scores: Floats = learner._class_scores(learner.moments_, row)  # noqa: SLF001
+        return scores
 
 
 class ClassLearner(InPlace, Classifier):
@@ -507,7 +481,7 @@ class ClassLearner(InPlace, Classifier):
         if self._calibrated:
             own["calibration_"] = np.array(self.calibration_)
         reader = native.loops.Format(moments.d, moments.c, description)  # type: ignore[union-attr]
-        own["_single"] = _SingleRows(self, reader)
+        own["_single"] = _ClassRows(self, reader)
 
     def __setattr__(self, name: str, value: object) -> None:
         own = self.__dict__

@@ -8,6 +8,7 @@ attributes are then copied from it when they are read.
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -175,6 +176,53 @@ class InPlace:
         twin = object.__new__(type(self))
         twin.__dict__ = {k: v for k, v in self._snapshot().items() if k != "_single"}
         return super(InPlace, twin).__getstate__()
+
+
+class SingleRows:
+    """Learning and prediction of single rows of plain numbers by a learner that is `InPlace`.
+
+    A subclass defines ``learn_one`` and ``_scores_of``. The methods return False or None for rows
+    that must be validated first.
+    """
+
+    __slots__ = ("_learner", "_reader")
+
+    def __init__(self, learner: Any, reader: Any) -> None:
+        self._learner: Callable[[], Any] = weakref.ref(learner)  # which owns this object
+        self._reader = reader
+
+    def of(self, learner: Any) -> Self:
+        """The same of a copy of the learner."""
+        return type(self)(learner, self._reader)
+
+    def learn_one(self, x: Any, y: Any, sample_weight: float) -> bool:
+        """Learn a row in place; return whether that was possible."""
+        raise NotImplementedError
+
+    def _scores_of(self, learner: Any, row: Floats) -> Floats:
+        """Scores or predictions of a row (1, d), (1, c)."""
+        raise NotImplementedError
+
+    def _read(self, x: Any, row: Floats) -> bool:
+        """Write a row, (d,); return whether that was possible."""
+        return bool(self._reader.row(x, row))
+
+    def _scores(self, x: Any) -> Floats | None:
+        """Scores or predictions of a row, (1, c)."""
+        learner = self._learner()
+        row = np.empty((1, learner.n_features_in_))
+        return self._scores_of(learner, row) if self._read(x, row[0]) else None
+
+    def predict_one(self, x: Any) -> Any:
+        """The prediction of a row."""
+        scores = self._scores(x)
+        return None if scores is None else self._reader.prediction(scores)
+
+    def predict_proba_one(self, x: Any) -> Any:
+        """The probabilities of a row, by label."""
+        scores, learner = self._scores(x), self._learner()
+        fitted = learner.calibration_ if learner._calibrated else None  # noqa: SLF001
+        return None if scores is None else self._reader.probabilities(scores, fitted)
 
 
 def row_format(learner: Any) -> tuple[Any, ...] | None:

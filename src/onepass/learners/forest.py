@@ -38,7 +38,6 @@ Cost of a row: O(T (depth + K)), and O(T d C) for naive Bayes, O(d² + T d²) fo
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
@@ -50,31 +49,20 @@ from onepass.declared import State, param
 from onepass.errors import NumericalError
 from onepass.learners import forest_plain, forest_vector
 from onepass.learners.class_means import UNSEEN
-from onepass.learners.compiled import InPlace, row_format
+from onepass.learners.compiled import InPlace, SingleRows, row_format
 from onepass.learners.estimator import Classifier, Learner, Regressor
 from onepass.learners.forest_vector import Parts, Slot
 from onepass.linalg import calibration
-from onepass.types import Array, Floats, RowLike
+from onepass.types import Array, Floats
 
 _LARGEST = forest_plain.LARGEST
 _EXACT = 1 << 53  # whole numbers up to this one are exact in float64
 
 
-class _PlainRows:
-    """Learning and prediction of single rows of plain numbers by a forest.
+class _ForestRows(SingleRows):
+    """Single rows of a forest, in which values may be missing."""
 
-    The methods return False or None for rows that must be validated first.
-    """
-
-    __slots__ = ("_learner", "_reader")
-
-    def __init__(self, learner: Forest, reader: Any) -> None:
-        self._learner: Callable[[], Any] = weakref.ref(learner)  # which owns this object
-        self._reader = reader
-
-    def of(self, learner: Forest) -> _PlainRows:
-        """The same of a copy of the learner."""
-        return _PlainRows(learner, self._reader)
+    __slots__ = ()
 
     def learn_one(self, x: Any, y: Any, sample_weight: float) -> bool:
         """Learn a row in place; return whether that was possible."""
@@ -98,29 +86,16 @@ class _PlainRows:
         return learned
 
     def _read(self, x: Any, row: Floats) -> bool:
-        """Write a row; return whether it was possible."""
-        plain: bool = self._reader.row(x, row)
-        if not plain and _may_be_missing(x, len(row)):
+        if super()._read(x, row):
+            return True
+        if _may_be_missing(x, len(row)):
             row[:] = x
             return True
-        return plain
+        return False
 
-    def _found(self, x: RowLike) -> Floats | None:
-        """Scores or predictions of a row, (1, c)."""
-        learner = self._learner()
-        row = np.empty((1, learner.n_features_in_))
-        return learner._scores(row) if self._read(x, row[0]) else None  # noqa: SLF001
-
-    def predict_one(self, x: RowLike) -> Any:
-        """The prediction of a row."""
-        found = self._found(x)
-        return None if found is None else self._reader.prediction(found)
-
-    def predict_proba_one(self, x: RowLike) -> Any:
-        """The probabilities of a row, by label."""
-        found = self._found(x)
-        learner = self._learner()
-        return None if found is None else self._reader.probabilities(found, learner.calibration_)
+    def _scores_of(self, learner: Any, row: Floats) -> Floats:
+        scores: Floats = learner._scores(row)  # noqa: SLF001
+        return scores
 
 
 def _may_be_missing(x: object, d: int) -> bool:
@@ -221,7 +196,7 @@ class Forest(InPlace, Learner):
         if description is not None:
             c = len(self.classes_) if hasattr(self, "classes_") else 1
             reader = native.loops.Format(self.n_features_in_, c, description)  # type: ignore[union-attr]
-            self.__dict__["_single"] = _PlainRows(self, reader)
+            self.__dict__["_single"] = _ForestRows(self, reader)
 
     def _widen(self, d: int) -> None:
         self.forest_ = forest_vector.resized(self.forest_, d=d, max_bytes=self.max_bytes)
