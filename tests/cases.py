@@ -114,7 +114,19 @@ class Case:
         return type(self.made).__name__ in NAMES
 
 
-NAMES = tuple(learners.__all__)
+MIXTURES = {
+    "MixtureRegressor": [
+        learners.RLSRegressor(forgetting="auto"),
+        learners.ForestRegressor(3),
+        Pipeline(Impute(), Scale(), learners.SGDRegressor()),
+    ],
+    "MixtureClassifier": [
+        learners.RLSClassifier(forgetting="auto"),
+        Pipeline(Impute(), learners.ForestClassifier(3)),
+    ],
+}
+"""The models of each kind of mixture."""
+NAMES = (*learners.__all__, *MIXTURES)
 
 
 def _noise_of(spec: Any) -> float:
@@ -219,7 +231,7 @@ def _cases() -> Iterable[Case]:
     yield Case(TinyClassifier())
     for name in NAMES:
         make = getattr(learners, name)
-        yield Case(make())
+        yield Case(make(models=MIXTURES[name]) if name in MIXTURES else make())
         for params in VARIANTS.get(name, ()):
             yield Case(make(**params), ", ".join(f"{k}={v}" for k, v in params.items()))
 

@@ -97,7 +97,7 @@ DEFENDED: list[tuple[Callable[[Any], bool], str, str]] = [
         "A repeated row may match another prototype.",
     ),
     (
-        lambda made: hasattr(made, "trees"),
+        lambda made: "Forest" in repr(made),
         EQUIVALENCE,
         "Each row has a random weight in each tree.",
     ),
@@ -478,7 +478,7 @@ def test_first_prediction_equals_predict_one_of_unfitted_learner(case: Case) -> 
     y = make_targets(case, X)
     first = case().test_then_train(X, y)[0]
     predictions = case().predict_one(X[0])
-    assert predictions == first
+    assert predictions == (first if first is None else pytest.approx(first, abs=1e-14))
     assert predictions is None if is_classifier(case.made) else np.isfinite(predictions)
 
 
@@ -838,7 +838,7 @@ def test_grow_equals_zero_features_before(case: Case) -> None:
         pytest.skip("the default width of a kernel depends on the number of features")
     if getattr(case(), "forgetting", 1.0) in {0.9, 0.95, forgetting.Exponential(0.95)}:
         pytest.skip("with forgetting, the prior of new features starts at full weight")
-    if hasattr(case(), "trees"):
+    if "Forest" in repr(case()):
         pytest.skip("a forest draws from all features, and new ones are missing before")
     X = features(2 * N)
     y = make_targets(case, X)
@@ -865,7 +865,7 @@ def test_grow_equals_zero_features_before(case: Case) -> None:
 def test_several_outputs_equal_several_regressors(case: Case) -> None:
     if getattr(case.made, "budget", None) in {5, 9}:
         pytest.skip("all outputs together determine which rows of a dictionary are dropped")
-    if hasattr(case(), "trees"):
+    if "Forest" in repr(case()):
         pytest.skip("all outputs together determine the trees")
     X = features(N)
     y = make_targets(case, X)

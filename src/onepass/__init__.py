@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from onepass.learners.art_ipca import ARTIPCACluster as ARTIPCACluster
     from onepass.learners.conformal import Conformal as Conformal
     from onepass.learners.keyed import Keyed as Keyed
+    from onepass.learners.mixture import Mixture as Mixture
+    from onepass.learners.mixture import MixtureClassifier as MixtureClassifier
+    from onepass.learners.mixture import MixtureRegressor as MixtureRegressor
     from onepass.serialization.models import load as load
     from onepass.serialization.models import save as save
     from onepass.service.durable import durable as durable
@@ -61,6 +64,9 @@ _PUBLIC = {
     "KernelRLSClassifier": "learners",
     "KernelRLSRegressor": "learners",
     "MirrorORFitRegressor": "learners",
+    "Mixture": "learners.mixture",
+    "MixtureClassifier": "learners.mixture",
+    "MixtureRegressor": "learners.mixture",
     "NearestClassMean": "learners",
     "ORFitClassifier": "learners",
     "ORFitRegressor": "learners",

@@ -18,9 +18,10 @@ name would be a parameter.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import field
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, overload
 
 import numpy as np
@@ -107,6 +108,13 @@ def _ranges(cls: type) -> dict[str, _Range]:
     }
 
 
+@lru_cache(maxsize=256, typed=True)
+def _are_in_range(cls: type, *values: object) -> bool:
+    """Whether these values of the parameters of a class are in their ranges."""
+    pairs = zip(_ranges(cls).values(), values, strict=True)
+    return all(allowed.contains(value) for allowed, value in pairs)
+
+
 def check_parameters(estimator: Any) -> None:
     """Check each parameter that is declared with a range.
 
@@ -115,8 +123,12 @@ def check_parameters(estimator: Any) -> None:
     ParameterError
         If a parameter is out of range.
     """
-    for name, allowed in _ranges(estimator.__class__).items():
-        value = getattr(estimator, name)
+    ranges = _ranges(estimator.__class__)
+    values = [getattr(estimator, name) for name in ranges]
+    with suppress(TypeError):  # a value that has no hash
+        if _are_in_range(estimator.__class__, *values):
+            return
+    for (name, allowed), value in zip(ranges.items(), values, strict=True):
         if not allowed.contains(value):
             raise ParameterError(
                 f"`{name}` must be {allowed.words}, got {value!r}",

@@ -39,6 +39,7 @@
     ├── MemoryFullWarning          a memory has no free direction left
     ├── MergeWarning               two networks are hard to merge
     ├── MixedColumnWarning         a column of numbers or dates is read as text
+    ├── MixtureWarning             a mixture continues without one of its members
     ├── ModuleModeWarning          a module in training mode runs in evaluation mode
     ├── NotCompiledWarning         the compiled loops are not installed
     ├── RowsRefusedWarning         rows were not learned
@@ -86,6 +87,7 @@ __all__ = [
     "MethodNotAllowedError",
     "MissingExtraError",
     "MixedColumnWarning",
+    "MixtureWarning",
     "ModuleError",
     "ModuleModeWarning",
     "NotCompiledWarning",
@@ -469,6 +471,10 @@ class MergeWarning(UserWarning):
 
 class MixedColumnWarning(UserWarning):
     """A column is read as text although some of its values are numbers or dates."""
+
+
+class MixtureWarning(UserWarning):
+    """A mixture continues without a member that raised an error."""
 
 
 class ModuleModeWarning(UserWarning):

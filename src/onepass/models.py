@@ -4,10 +4,11 @@ The name of a learner is that of its class without the task, in lower case: ``rl
 :class:`onepass.RLSRegressor` or :class:`onepass.RLSClassifier`. Each model is ``Pipeline(Encode(),
 Impute(), Scale(), learner)``, without ``Impute`` if the learner accepts missing values; it skips
 ``Scale`` if the learner does not depend on the units of the features. In front of regressors that
-depend on the units there is a ``TargetOrigin``. Some defaults are adapted to tables of more rows
-than weights in unknown units: ``rls`` has a prior of the weight of one row and automatic
-forgetting, ``orfit`` has noise 1 and an intercept. Every learner of :mod:`onepass.learners` is
-offered.
+depend on the units there is a ``TargetOrigin``. ``mixture`` is a :class:`onepass.Mixture` of
+``rls``, ``forest`` and, in a regression, ``kalman``, behind one ``Encode``. Some defaults are
+adapted to tables of more rows than weights in unknown units: ``rls`` has a prior of the weight of
+one row and automatic forgetting, ``orfit`` has noise 1 and an intercept. Every learner of
+:mod:`onepass.learners` is offered.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from onepass import learners
 from onepass.errors import OnepassError, ParameterError, calling, did_you_mean
 from onepass.features import Encode, Impute, Lag, Scale, TargetOrigin
 from onepass.features.pipeline import Pipeline
+from onepass.learners.mixture import MixtureClassifier, MixtureRegressor
 
 __all__ = ["learner_class", "names", "pipelines"]
 
 _WHERE = "op.models"
 _FEATURES = {kind.__name__.lower(): kind for kind in (Encode, Impute, Scale)}
 _TASKS = ("regression", "classification")
+_MEMBERS = ("rls", "forest", "kalman")  # of the mixture
 
 
 def names(task: str | None = None) -> list[str]:
@@ -126,26 +129,43 @@ def pipelines(
             f"each model must be named once, got {got}. Choose from {', '.join(names(task))}.",
             _WHERE,
         )
-    classes = {name: learner_class(name, task) for name in chosen}
-    fills = {name for name, kind in classes.items() if not kind._accepts_missing}  # type: ignore[attr-defined] # noqa: SLF001
-    parts = {**classes, **{k: v for k, v in _FEATURES.items() if fills or v is not Impute}}
+    members = [one for one in _MEMBERS if one in names(task)] if "mixture" in chosen else []
+    used = {name: learner_class(name, task) for name in (*chosen, *members)}
+    fills = any(not _accepts_missing(kind) for kind in used.values())
+    parts = used | {k: v for k, v in _FEATURES.items() if fills or v is not Impute}
     given = {part: _for_tables(kind) for part, kind in parts.items()}
     for setting, value in (settings or {}).items():
         part, parameter = _split_setting(setting, parts)
         given[part][parameter] = value
+
+    def steps(name: str) -> tuple[list[Any], Any]:
+        """The transformers of a model without lags, and its learner."""
+        kind = parts[name]
+        if name == "mixture":
+            pairs = [steps(member) for member in members]
+            models = [Pipeline(*some, one) if len(some) > 1 else one for some, one in pairs]
+            return [], kind(models=models, **given[name])
+        learner = kind(**given[name])
+        first_order = not getattr(learner, "_scale_invariant", False)
+        some: list[Any] = [] if _accepts_missing(kind) else [Impute(**given["impute"])]
+        some.append(Scale(**given["scale"]))
+        relative = first_order and not lags and task == "regression"
+        return some + ([TargetOrigin()] if relative else []), learner
+
     made = {}
     for name in chosen:
-        used = {k: v for k, v in _FEATURES.items() if name in fills or v is not Impute}
-        encode, *features = (kind(**given[part]) for part, kind in used.items())
-        learner = parts[name](**given[name])
+        some, learner = steps(name)
         first_order = not getattr(learner, "_scale_invariant", False)
         lag = [Lag(target, tuple(lags), delay, difference=first_order)] if lags else []
-        relative = first_order and not lags and task == "regression"
-        origin = [TargetOrigin()] if relative else []
-        made[name] = Pipeline(encode, *lag, *features, *origin, learner)
+        made[name] = Pipeline(Encode(**given["encode"]), *lag, *some, learner)
     for model in made.values():
         _check_learnable(model)
     return made
+
+
+def _accepts_missing(kind: Any) -> bool:
+    """Whether the learners of a class accept missing values."""
+    return bool(kind._accepts_missing)  # noqa: SLF001
 
 
 _PER_FEATURE = ("initial_coef", "ridge")  # may have one value for each feature
@@ -216,7 +236,9 @@ def _for_tables(kind: type) -> dict[str, Any]:
 
 def _all_learners() -> dict[str, dict[str, type]]:
     """Return the classes of all learners: name -> task -> class."""
-    known: dict[str, dict[str, type]] = {}
+    known: dict[str, dict[str, type]] = {
+        "mixture": {"classification": MixtureClassifier, "regression": MixtureRegressor}
+    }
     for listed in learners.__all__:
         kind = getattr(learners, listed)
         task = "classification" if is_classifier(kind()) else "regression"

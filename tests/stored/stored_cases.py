@@ -231,6 +231,7 @@ def further() -> dict[str, Case]:
         "kalman": Case(op.KalmanRegressor(), several, weights=True),
         "krls": Case(op.KernelRLSRegressor(gamma=0.2, noise=0.1, budget=12), several),
         "forest": Case(op.ForestRegressor(2, max_bytes=5e4), several),
+        "mixture": Case(op.Mixture([op.RLSRegressor(), op.SGDRegressor()]), several),
         "mirrororfit": Case(op.MirrorORFitRegressor(1.2, memory=3), single=True),
         "sgd": Case(op.SGDRegressor("huber", step="adaptive", l2=0.1)),
         "cluster": Case(op.ARTIPCACluster(levels=2), None),
@@ -251,6 +252,9 @@ def classifiers() -> dict[str, Case]:
         "krls": op.KernelRLSClassifier(gamma=0.2, noise=0.1, budget=12),
         "means": op.NearestClassMean("cosine"),
         "forest": op.ForestClassifier(2, max_bytes=5e4),
+        "mixture": op.Mixture(
+            [op.RLSClassifier(), op.Pipeline(features.Scale(), op.SGDClassifier())]
+        ),
     }
     return {f"classes-{name}": Case(made, text) for name, made in found.items()}
 

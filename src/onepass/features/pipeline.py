@@ -383,6 +383,70 @@ class Pipeline(Composite):
         width = max(len(name) for name, _ in lines)
         return "\n".join(f"{name:<{width}}  {what}".rstrip() for name, what in lines)
 
+    # -- as a member of a mixture, on rows of numbers ----------------------------------------------
+
+    @property
+    def _accepts_missing(self) -> bool:
+        """Whether features may be missing, NaN."""
+        filled = any(one._fills for one in self.features)
+        return filled or bool(self.learner._accepts_missing)
+
+    @property
+    def _scale_invariant(self) -> bool:
+        """Whether predictions do not depend on the units of the features."""
+        invariant = getattr(self.learner, "_scale_invariant", False)
+        return bool(invariant) or any(one._rescales for one in self.features)
+
+    def grow(self, d: int) -> Self:
+        """Append input columns of numbers, as if they had been zero in every row so far.
+
+        Parameters
+        ----------
+        d : int
+            The new number of columns, not smaller than the current one.
+
+        Returns
+        -------
+        self
+        """
+        with self._lock:
+            self._begin_columns(Starts.none(d))
+        return self
+
+    def _start_at(self, origins: Floats) -> None:
+        """Let columns, which were 0 so far, have their first values in the next row."""
+        new = origins != 0.0
+        self._begin_columns(Starts(np.where(new, 0, -1), new, origins))
+
+    def _begin_columns(self, starts: Starts) -> None:
+        """Learn the starts of input columns, without rows."""
+        if not self._is_started:
+            return
+        twin = copy.copy(self)
+        Z: Any = np.empty((0, len(starts.rows)))
+        for feature in twin.features_:
+            Z, starts = feature._learn_rows(Z, starts)
+        twin._prepare_for_learner(Z, starts.origins)
+        self.__dict__ = twin.__dict__
+
+    @property
+    def _is_exact(self) -> bool:
+        return bool(self.learner._is_exact)
+
+    def _exact_scores(self, X: Floats) -> Floats:
+        """Scores of rows by least squares of all rows so far."""
+        scores: Floats = self.learner_._exact_scores(self._transformed(X, forecasts=False))
+        return scores if self._level is None else scores + self._level
+
+    def _familiarity(self, X: Floats) -> Floats:
+        """How well the learner remembers rows like these."""
+        familiarity: Floats = self.learner_._familiarity(self._transformed(X, forecasts=False))
+        return familiarity
+
+    @property
+    def _remembered_rows(self) -> Any:
+        return self.learner_._remembered_rows
+
     @property
     def dtypes_(self) -> dict[str, str]:
         """The types of the named columns of the first transformer.
@@ -541,6 +605,14 @@ class Pipeline(Composite):
         now = self._snapshot()
         shares: Floats = now.learner.predict_proba(now._transformed(X))
         return shares
+
+    @available_if(_learner_can("recall"))
+    @public
+    def recall(self, X: TableLike) -> Array:
+        """Predict rows of the whole past, as ``recall`` of the learner, a mixture."""
+        now = self._snapshot()
+        recalled: Array = _added(now.learner.recall(now._transformed(X)), now._level)
+        return recalled
 
     @public
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:

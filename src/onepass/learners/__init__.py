@@ -23,6 +23,7 @@ from onepass.learners.losses import (
     Squared,
 )
 from onepass.learners.mirror_orfit import MirrorORFitRegressor
+from onepass.learners.mixture import MixtureClassifier, MixtureRegressor
 from onepass.learners.orfit import ORFitClassifier, ORFitRegressor
 from onepass.learners.perceptron import Perceptron
 from onepass.learners.prototype_tree import PrototypeTree
@@ -78,5 +79,5 @@ register(
     StreamingQDA,
     *STATES,
 )
-register(Role.PIPELINE, Conformal, Keyed)
+register(Role.PIPELINE, Conformal, Keyed, MixtureClassifier, MixtureRegressor)
 register(Role.LOSS, Absolute, EpsilonInsensitive, Hinge, Huber, Logistic, Misclassified, Squared)

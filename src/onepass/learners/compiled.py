@@ -8,12 +8,14 @@ attributes are then copied from it when they are read.
 from __future__ import annotations
 
 import copy
+import math
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
 
+from onepass import native
 from onepass.serialization.state import (
     RowCounter,
     StateAttribute,
@@ -24,6 +26,7 @@ from onepass.serialization.state import (
 from onepass.types import Floats
 
 _PLAIN = "biufU"  # kinds of labels that the compiled state compares as NumPy does
+_EXACT = 1 << 53  # whole numbers up to this one are exact in float64
 _LABELS = (str, int, float, np.generic)
 _SCALARS = frozenset(np.dtype(code).type for code in "?efbBhHiIlLqQ")
 
@@ -136,30 +139,12 @@ class _RowsLearned(StateAttribute):
         """Ignore the value, as the state has it."""
 
 
-class InPlace:
-    """Mixin for learners whose rows are learned in place, in an array of the instance.
-
-    It precedes the other bases of a class. Copies of a learner share the array until the next row
-    of one of them, before which it is copied.
-    """
-
-    rows_seen_: Any = _RowsLearned()
-
-    def _rows_learned(self) -> int:
-        """The number of rows in the state."""
-        raise NotImplementedError
-
-    def _vector_of(self, own: Mapping[str, Any]) -> Floats | None:
-        """The array of the state among the attributes of an instance; None before the first row."""
-        raise NotImplementedError
+class ReadsSingleRows:
+    """Mixin for learners with `SingleRows`; it precedes the other bases of a class."""
 
     def _snapshot(self) -> dict[str, Any]:
-        """The attributes; the array is shared, and read-only, from now on."""
-        own = dict(self.__dict__)  # at once: another thread may learn
-        vector = self._vector_of(own)
-        if vector is not None:
-            vector.flags.writeable = False
-        return own
+        """The attributes of a copy."""
+        return dict(self.__dict__)  # at once: another thread may learn
 
     def __setattr__(self, name: str, value: object) -> None:
         self.__dict__.pop("_single", None)  # a parameter or another state applies from the next row
@@ -175,7 +160,33 @@ class InPlace:
     def __getstate__(self) -> Any:
         twin = object.__new__(type(self))
         twin.__dict__ = {k: v for k, v in self._snapshot().items() if k != "_single"}
-        return super(InPlace, twin).__getstate__()
+        return super(ReadsSingleRows, twin).__getstate__()
+
+
+class InPlace(ReadsSingleRows):
+    """Mixin for learners whose rows are learned in place, in an array of the instance.
+
+    Copies of a learner share the array until the next row
+    of one of them, before which it is copied.
+    """
+
+    rows_seen_: Any = _RowsLearned()
+
+    def _rows_learned(self) -> int:
+        """The number of rows in the state."""
+        raise NotImplementedError
+
+    def _vector_of(self, own: Mapping[str, Any]) -> Floats | None:
+        """The array of the state among the attributes of an instance; None before the first row."""
+        raise NotImplementedError
+
+    def _snapshot(self) -> dict[str, Any]:
+        """The attributes; the array is shared, and read-only, from now on."""
+        own = super()._snapshot()
+        vector = self._vector_of(own)
+        if vector is not None:
+            vector.flags.writeable = False
+        return own
 
 
 class SingleRows:
@@ -223,6 +234,65 @@ class SingleRows:
         scores, learner = self._scores(x), self._learner()
         fitted = learner.calibration_ if learner._calibrated else None  # noqa: SLF001
         return None if scores is None else self._reader.probabilities(scores, fitted)
+
+
+class PlainRows(SingleRows):
+    """Single rows of plain numbers, which the learner's ``_learn_plain_row`` learns in place.
+
+    Values may be missing if the learner accepts that.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def prepare(cls, learner: Any) -> None:
+        """Let single rows of a learner be learned in place, if compiled code can read them."""
+        single = native.loops is not None and getattr(learner, "target_ndim_", 1) == 1
+        description = row_format(learner) if single else None
+        if description is not None:
+            d, c = learner.n_features_in_, len(getattr(learner, "classes_", "1"))
+            reader = native.loops.Format(d, c, description)  # type: ignore[union-attr]
+            learner.__dict__["_single"] = cls(learner, reader)
+
+    def learn_one(self, x: Any, y: Any, sample_weight: float) -> bool:
+        """Learn a row in place; return whether that was possible."""
+        learner = self._learner()
+        d = learner.n_features_in_
+        row = np.empty(d + 2)
+        if "classes_" in learner.__dict__:
+            plain = self._reader.example(x, y, sample_weight, row)
+            if not plain and _may_be_missing(learner, x, d):
+                plain = self._reader.example(np.zeros(d), y, sample_weight, row)
+                row[:d] = x
+        else:
+            exact = isinstance(y, float) or (type(y) is int and abs(y) <= _EXACT)
+            weighted = type(sample_weight) is float and sample_weight > 0.0
+            plain = exact and weighted and math.isfinite(y) and self._read(x, row[:d])
+            if plain:
+                row[d:] = y, sample_weight
+        if not plain:
+            return False
+        learned: bool = learner._learn_plain_row(row, d)  # noqa: SLF001
+        return learned
+
+    def _read(self, x: Any, row: Floats) -> bool:
+        if super()._read(x, row):
+            return True
+        if _may_be_missing(self._learner(), x, len(row)):
+            row[:] = x
+            return True
+        return False
+
+    def _scores_of(self, learner: Any, row: Floats) -> Floats:
+        scores: Floats = learner._scores(row)  # noqa: SLF001
+        return scores
+
+
+def _may_be_missing(learner: Any, x: object, d: int) -> bool:
+    """Whether x is an array of d numbers, some of which may be missing."""
+    if type(x) is not np.ndarray or x.dtype != np.float64 or x.shape != (d,):
+        return False
+    return learner._accepts_missing and not np.isinf(x).any()  # noqa: SLF001
 
 
 def row_format(learner: Any) -> tuple[Any, ...] | None:

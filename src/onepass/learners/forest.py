@@ -37,7 +37,6 @@ Cost of a row: O(T (depth + K)), and O(T d C) for naive Bayes, O(d² + T d²) fo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
@@ -49,60 +48,12 @@ from onepass.declared import State, param
 from onepass.errors import NumericalError
 from onepass.learners import forest_plain, forest_vector
 from onepass.learners.class_means import UNSEEN
-from onepass.learners.compiled import InPlace, SingleRows, row_format
+from onepass.learners.compiled import InPlace, PlainRows
 from onepass.learners.estimator import Classifier, Learner, Regressor
 from onepass.learners.forest_vector import Parts, Slot
-from onepass.linalg import calibration
 from onepass.types import Array, Floats
 
 _LARGEST = forest_plain.LARGEST
-_EXACT = 1 << 53  # whole numbers up to this one are exact in float64
-
-
-class _ForestRows(SingleRows):
-    """Single rows of a forest, in which values may be missing."""
-
-    __slots__ = ()
-
-    def learn_one(self, x: Any, y: Any, sample_weight: float) -> bool:
-        """Learn a row in place; return whether that was possible."""
-        learner = self._learner()
-        d = learner.n_features_in_
-        row = np.empty(d + 2)
-        if "classes_" in learner.__dict__:
-            plain = self._reader.example(x, y, sample_weight, row)
-            if not plain and _may_be_missing(x, d):
-                plain = self._reader.example(np.zeros(d), y, sample_weight, row)
-                row[:d] = x
-        else:
-            exact = type(y) is float or (type(y) is int and abs(y) <= _EXACT)
-            weighted = type(sample_weight) is float and sample_weight > 0.0
-            plain = exact and weighted and math.isfinite(y) and self._read(x, row[:d])
-            if plain:
-                row[d:] = y, sample_weight
-        if not plain:
-            return False
-        learned: bool = learner._learn_plain_row(row, d)  # noqa: SLF001
-        return learned
-
-    def _read(self, x: Any, row: Floats) -> bool:
-        if super()._read(x, row):
-            return True
-        if _may_be_missing(x, len(row)):
-            row[:] = x
-            return True
-        return False
-
-    def _scores_of(self, learner: Any, row: Floats) -> Floats:
-        scores: Floats = learner._scores(row)  # noqa: SLF001
-        return scores
-
-
-def _may_be_missing(x: object, d: int) -> bool:
-    """Whether x is an array of d numbers, some of which may be missing."""
-    if type(x) is not np.ndarray or x.dtype != np.float64 or x.shape != (d,):
-        return False
-    return not np.isinf(x).any()
 
 
 @dataclass(eq=False, repr=False)
@@ -191,12 +142,7 @@ class Forest(InPlace, Learner):
         return forest_vector.resized(vector, leaves=int(leaves), max_bytes=self.max_bytes)
 
     def _prepare_single_rows(self) -> None:
-        single = native.loops is not None and getattr(self, "target_ndim_", 1) == 1
-        description = row_format(self) if single else None
-        if description is not None:
-            c = len(self.classes_) if hasattr(self, "classes_") else 1
-            reader = native.loops.Format(self.n_features_in_, c, description)  # type: ignore[union-attr]
-            self.__dict__["_single"] = _ForestRows(self, reader)
+        PlainRows.prepare(self)
 
     def _widen(self, d: int) -> None:
         self.forest_ = forest_vector.resized(self.forest_, d=d, max_bytes=self.max_bytes)
@@ -419,22 +365,28 @@ class ForestClassifier(Forest, Classifier):
 
     def _learn_plain_row(self, row: Floats, d: int) -> bool:
         """Learn a row, its label and weight in place; return whether that was possible."""
-        n, label, order = self._rows_learned(), int(row[d]), self.order_.tolist()
+        label, order = int(row[d]), self.order_.tolist()
         if label not in order:
             return False
         row[d], found = order.index(label), np.empty((1, len(order)))
         if not self._learned_in_place(row, d, found):
             return False
-        if calibration.next_row(n) == n:
-            scores = _log(found, self.order_, len(self.classes_))
-            one = np.array([label])
-            fitted, _ = calibration.updated(self.calibration_, scores, one, row[-1:])
-            self.__dict__["calibration_"] = fitted
+        self._calibrate_row(_log(found, self.order_, len(self.classes_)), label, row[-1:])
         return True
 
     def _scores(self, X: Floats) -> Floats:
         own = dict(self.__dict__)  # at once: another thread may learn a new class
         return _log(_predicted(own["forest_"], X), own["order_"], len(own["classes_"]))
+
+    @property
+    def _remembered_rows(self) -> Floats:
+        """The faded rows of each class in leaves where it has at least half of the largest sum."""
+        rows = np.zeros(len(self.classes_))
+        for tree in Parts(self.forest_).trees:
+            sums = tree["leaf"]["sums"][: int(tree["leaves"])]
+            large = sums >= 0.5 * sums.max(axis=1, keepdims=True, initial=0.0)
+            rows[self.order_] += (sums * large).sum(axis=0)
+        return rows / (6.0 * self.trees)  # a row has a mean weight of 6
 
     def _add_outputs(self, at: Array, c: int) -> None:
         places = np.setdiff1d(np.arange(c), at)

@@ -34,7 +34,6 @@ the process noise is estimated. O(p²) memory.
 
 from __future__ import annotations
 
-import math
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, overload
@@ -42,9 +41,10 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from sklearn.base import clone
 
-from onepass import linalg, native, validation
+from onepass import linalg, native
 from onepass.declared import State, check_parameters, param
 from onepass.errors import NumericalError, ParameterError, public
+from onepass.learners.compiled import PlainRows, ReadsSingleRows
 from onepass.learners.estimator import Regressor
 from onepass.learners.linear import (
     coefficients,
@@ -54,9 +54,10 @@ from onepass.learners.linear import (
 )
 from onepass.memory.mixture import Mixture
 from onepass.memory.vector import SKIPPED
-from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
+from onepass.types import Array, ArrayLike, Floats, RowLike
 from onepass.validation.table import TableLike
 
+_NOISIEST = 1e300  # the largest noise of a row of small weight
 PROCESS_NOISES = (0.0, *(16.0**k for k in range(-4, 3)))
 """The process noises of the experts, relative to the noise."""
 
@@ -157,7 +158,7 @@ def _factored(rows: Floats) -> Floats:
 
 
 @dataclass(eq=False, repr=False)
-class KalmanRegressor(Regressor):
+class KalmanRegressor(ReadsSingleRows, Regressor):
     """Linear regression whose weights move over time: a Kalman filter.
 
     By default both noises are estimated, for features of scale near 1
@@ -308,7 +309,7 @@ class KalmanRegressor(Regressor):
         each = np.empty((len(W), *Y.shape))  # the predictions of the experts
         squares = self.squares_.copy()
         with np.errstate(all="ignore"):
-            r = np.minimum(dynamics.noise / (np.ones(len(Z)) if s is None else s), 1e300)
+            r = np.minimum(dynamics.noise / (np.ones(len(Z)) if s is None else s), _NOISIEST)
             for one in range(groups):
                 at = slice(None) if groups == 1 else slice(one, one + 1)
                 w, total = np.ascontiguousarray(W[:, at]), np.ascontiguousarray(squares[:, at])
@@ -334,31 +335,25 @@ class KalmanRegressor(Regressor):
             "1; with a `transition`, check that its eigenvalues are at most 1."
         )
 
-    def _learn_in_place(
-        self, x: RowLike, y: ArrayLike | None, sample_weight: float, time: TimeLike | None
-    ) -> bool:
-        row: Any = x
-        target: Any = y
-        own = self.__dict__
-        plain = isinstance(target, float) and sample_weight == 1 and time is None
-        plain = plain and own.get("target_ndim_") == 1 and native.loops is not None
-        plain = plain and type(row) is np.ndarray and row.ndim == 1 and math.isfinite(target)
-        if not plain or not validation.is_matrix(row[None], self.n_features_in_):
-            return False
-        Z, Y = self._rows(row[None]), np.array([[target]])
+    def _learn_plain_row(self, row: Floats, d: int) -> bool:
+        """Learn a row, its target and weight; return whether that was possible."""
+        Z, Y, own = self._rows(row[None, :d]), row[d:-1][None], self.__dict__
         W, factors, squares = self.parameters_.copy(), self.factors_.copy(), self.squares_.copy()
         dynamics, mixtures = self._dynamics(Z.size), self.mixtures_
-        r = np.array([dynamics.noise])
+        r = np.minimum(dynamics.noise / row[-1:], _NOISIEST)
         predictions, good = dynamics.learn(W, factors[:, 0], squares, Z, Y, r)
         if not good:
             return False
         if mixtures:
-            mixtures = (mixtures[0].mixed(Y - predictions, Y, None)[1],)
+            mixtures = (mixtures[0].mixed(Y - predictions, Y, row[-1:])[1],)
         own.update(
             parameters_=W, factors_=factors, squares_=squares, mixtures_=mixtures,
             counts_=self.counts_ + 1.0, rows_seen_=self.rows_seen_ + 1,
         )  # fmt: skip
         return True
+
+    def _prepare_single_rows(self) -> None:
+        PlainRows.prepare(self)
 
     @property
     def _moves(self) -> bool:
@@ -489,6 +484,12 @@ class KalmanRegressor(Regressor):
     def _scores(self, X: Floats) -> Floats:
         Z = self._rows(X)
         return np.asarray(Z @ self._dynamics(Z.shape[1]).moved(self._means).T)
+
+    def _familiarity(self, X: Floats) -> Floats:
+        """(r / σ²)⁴, with the variance σ² of a target, whose noise is r."""
+        _, std = self.predict(X, return_std=True)
+        noise = np.broadcast_to(self.noise_, (self.n_outputs_,))
+        return np.asarray((noise / np.maximum(std.reshape(len(X), -1) ** 2, noise)) ** 4.0)
 
     @overload
     def predict(self, X: TableLike, *, return_std: Literal[False] = False) -> Floats: ...

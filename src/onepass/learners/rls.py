@@ -480,6 +480,21 @@ class LeastSquares(Learner):
             scores[rows] = least_squares.scores(fit, X[rows])
         return scores
 
+    @property
+    def _is_exact(self) -> bool:  # type: ignore[override]
+        chosen = self._rule()
+        return isinstance(chosen, Auto) or getattr(chosen, "factor", None) == 1.0
+
+    def _exact_scores(self, X: Floats) -> Floats:
+        return least_squares.scores(least_squares.exact_fit(self.state_), X)
+
+    def _familiarity(self, X: Floats) -> Floats:
+        return least_squares.familiarity(self.state_, X)
+
+    @property
+    def _remembered_rows(self) -> Floats:
+        return least_squares.rows_of_outputs(self.state_)
+
     def frozen_copy(self) -> Any:
         """Return a copy for prediction that later learning does not change."""
         frozen = object.__new__(type(self))

@@ -61,6 +61,7 @@ from onepass.memory.vector import (
 )
 from onepass.types import Array, Floats
 
+_FARTHEST = 1e9  # the largest leverage
 _DETERMINED = 1e4  # D relative to the least prior, of a weight that rows determine
 
 # -- starting and changing the sizes ---------------------------------------------------------------
@@ -392,6 +393,23 @@ def fitted(vector: Floats) -> tuple[Floats, Floats, Floats]:
     return np.einsum("kc,kcd->dc", pi, weights), centre, (pi * offsets).sum(axis=0)
 
 
+def exact_fit(vector: Floats) -> tuple[Floats, Floats, Floats]:
+    """The fit to all rows, as `fitted`: in a mixture, that of the expert that does not forget."""
+    weights, centres, offsets = _fits(vector)
+    return weights[0].T, centres[0], offsets[0]
+
+
+def rows_of_outputs(vector: Floats) -> Floats:
+    """The weight of the rows of each indicator, (c,); of a mixture, the geometric mean."""
+    mixed = is_mixture(vector)
+    pi = shares(vector).mean(axis=1) if mixed else np.ones(1)
+    rows = []
+    for parts in map(Parts, experts(vector) if mixed else [vector]):
+        outputs = slice(parts.d, parts.d + parts.c)
+        rows.append(parts.head[Slot.MASS] * (parts.means[outputs] + parts.rests[outputs]))
+    return np.asarray(np.exp(pi @ np.log(np.maximum(rows, 1e-300))))
+
+
 def _fits(vector: Floats) -> tuple[Floats, Floats, Floats]:
     """The weights (K, c, d), centres (K, d) and offsets (K, c) of the experts of a mixture."""
     vector = vector if vector.flags.writeable else vector.copy()
@@ -490,6 +508,21 @@ def variance(vector: Floats, X: Floats) -> Floats:
         parts = [(scores((W.T, m, b), X) - mean) ** 2 for W, m, b in each]
         found += np.einsum("kc,knc->nc", shares(vector), parts)
     return found
+
+
+def familiarity(vector: Floats, X: Floats) -> Floats:
+    """How well a mixture remembers rows like these: (1 + max(h − u, 0) / u)⁻⁴, (n, c).
+
+    h is the mean leverage of a row in the experts, by their shares, and u that of the rows that
+    they remember. It is 1 without forgetting.
+    """
+    if not is_mixture(vector):
+        return np.ones((len(X), 1))
+    pi, each = shares(vector), list(experts(vector))
+    h = np.array([np.minimum(_leverage(one, X), _FARTHEST) for one in each])
+    u = [min((one[Slot.FEATURES] + 1.0) / max(one[Slot.MASS], 1.0), 1.0) for one in each]
+    usual = u @ pi
+    return np.asarray((1.0 + np.maximum(h.T @ pi - usual, 0.0) / usual) ** -4.0)
 
 
 def covariance(vector: Floats) -> Floats:

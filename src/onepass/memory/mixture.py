@@ -43,13 +43,27 @@ class Mixture:
         """
         k, c = self.weights.shape
         numbers = np.concatenate((self.weights.ravel(), self.squares, (self.count,)))
-        mixed: Floats = np.empty(Y.shape)
-        given: Any = [
-            None if a is None else np.ascontiguousarray(a, np.float64) for a in (Y, s, errors)
-        ]
-        if native.loops is None:
-            mixed = plain.weigh(numbers, *given)
-        else:
-            native.loops.mix(k, len(Y), c, False, *given, numbers, mixed)  # noqa: FBT003
+        mixed = weigh(k, numbers, errors, Y, s)
         weights = numbers[: k * c].reshape(k, c)
         return mixed, Mixture(weights, numbers[k * c : -1], float(numbers[-1]))
+
+
+def weigh(k: int, numbers: Floats, errors: Floats, Y: Floats, s: Floats | None) -> Floats:
+    """The errors (n, c) of a mixture of k experts; its numbers are changed.
+
+    Parameters
+    ----------
+    k : int
+    numbers : ndarray of shape (k * c + c + 1,)
+        The weights, squares and count of `Mixture`.
+    errors, Y, s
+        As in ``Mixture.mixed``.
+    """
+    given: Any = [
+        None if a is None else np.ascontiguousarray(a, np.float64) for a in (Y, s, errors)
+    ]
+    if native.loops is None:
+        return plain.weigh(numbers, *given)
+    mixed: Floats = np.empty(Y.shape)
+    native.loops.mix(k, *Y.shape, False, *given, numbers, mixed)  # noqa: FBT003
+    return mixed

@@ -230,6 +230,12 @@ class Classifier(ClassifierMixin, Learner):
         """Those of the last n rows, numbered from 0, that fit the probabilities."""
         return list(calibration.rows(self.rows_seen_ - n, n)) if self._calibrated else []
 
+    def _calibrate_row(self, scores: Floats, label: int, s: Floats) -> None:
+        """Fit the probabilities to the scores (1, c) of the last row, if it is one that does."""
+        if self._calibrated_rows(1):
+            fitted, _ = calibration.updated(self.calibration_, scores, np.array([label]), s)
+            self.__dict__["calibration_"] = fitted
+
     def _calibrate(
         self, scores: Floats, Y: Floats, s: Floats | None, class_mask: Array | None
     ) -> tuple[Floats, Array]:

@@ -142,6 +142,21 @@ class Learner(BaseEstimator, ABC):
             "rows with one learner and partial_fit, or use RLS or ORFit."
         )
 
+    _is_exact: ClassVar[bool] = False  # whether ``_exact_scores`` exists
+
+    def _exact_scores(self, X: Floats) -> Floats:
+        """Scores of rows, (n, c), by least squares of all rows so far, equally weighted."""
+        raise NotImplementedError
+
+    def _familiarity(self, X: Floats) -> Floats:
+        """How well the learner remembers rows like these, in [0, 1], (n, c) or (n, 1)."""
+        return np.ones((len(X), 1))
+
+    @property
+    def _remembered_rows(self) -> Floats | float:
+        """How many rows of each class the learner has not forgotten, (c,); 0 if unknown."""
+        return 0.0
+
     @property
     def _uses_time(self) -> bool:
         """Whether ``fit``, ``partial_fit`` and the other learning methods require ``time``."""
