@@ -5,10 +5,10 @@ The name of a learner is that of its class without the task, in lower case: ``rl
 Impute(), Scale(), learner)``, without ``Impute`` if the learner accepts missing values; it skips
 ``Scale`` if the learner does not depend on the units of the features. In front of regressors that
 depend on the units there is a ``TargetOrigin``. ``mixture`` is a :class:`onepass.Mixture` of
-``rls``, ``forest`` and, in a regression, ``kalman``, behind one ``Encode``. Some defaults are
-adapted to tables of more rows than weights in unknown units: ``rls`` has a prior of the weight of
-one row and automatic forgetting, ``orfit`` has noise 1 and an intercept. Every learner of
-:mod:`onepass.learners` is offered.
+``rls``, ``forest`` and, in a regression, ``kalman``, behind one ``Encode``; ``random-features`` is
+``rls`` after ``Scale(), RandomReLU(100)``. Some defaults are adapted to tables of more rows than
+weights in unknown units: ``rls`` has a prior of the weight of one row and automatic forgetting,
+``orfit`` has noise 1 and an intercept. Every learner of :mod:`onepass.learners` is offered.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from sklearn.base import clone, is_classifier
 
 from onepass import learners
 from onepass.errors import OnepassError, ParameterError, calling, did_you_mean
-from onepass.features import Encode, Impute, Lag, Scale, TargetOrigin
+from onepass.features import Encode, Impute, Lag, RandomReLU, Scale, TargetOrigin
 from onepass.features.pipeline import Pipeline
+from onepass.learners import RLSClassifier, RLSRegressor
 from onepass.learners.mixture import MixtureClassifier, MixtureRegressor
 
 __all__ = ["learner_class", "names", "pipelines"]
@@ -133,7 +134,10 @@ def pipelines(
     used = {name: learner_class(name, task) for name in (*chosen, *members)}
     fills = any(not _accepts_missing(kind) for kind in used.values())
     parts = used | {k: v for k, v in _FEATURES.items() if fills or v is not Impute}
+    parts |= {"randomrelu": RandomReLU} if "random-features" in chosen else {}
     given = {part: _for_tables(kind) for part, kind in parts.items()}
+    if "random-features" in given:
+        given["random-features"]["prior"] = None  # that which the pipeline recommends
     for setting, value in (settings or {}).items():
         part, parameter = _split_setting(setting, parts)
         given[part][parameter] = value
@@ -149,6 +153,8 @@ def pipelines(
         first_order = not getattr(learner, "_scale_invariant", False)
         some: list[Any] = [] if _accepts_missing(kind) else [Impute(**given["impute"])]
         some.append(Scale(**given["scale"]))
+        if name == "random-features":
+            some.append(RandomReLU(**{"width": 100, **given["randomrelu"]}))
         relative = first_order and not lags and task == "regression"
         return some + ([TargetOrigin()] if relative else []), learner
 
@@ -237,7 +243,8 @@ def _for_tables(kind: type) -> dict[str, Any]:
 def _all_learners() -> dict[str, dict[str, type]]:
     """Return the classes of all learners: name -> task -> class."""
     known: dict[str, dict[str, type]] = {
-        "mixture": {"classification": MixtureClassifier, "regression": MixtureRegressor}
+        "mixture": {"classification": MixtureClassifier, "regression": MixtureRegressor},
+        "random-features": {"classification": RLSClassifier, "regression": RLSRegressor},
     }
     for listed in learners.__all__:
         kind = getattr(learners, listed)

@@ -80,10 +80,24 @@ def _description(file: Path) -> dict[str, Any]:
 
     fitted = load(file)
     fitted = getattr(fitted, "model_", fitted)
+    if weights := _member_weights(getattr(fitted, "learner", fitted)):
+        return description | {"weights_of_members": weights}
     if coefficients := named_coefficients(fitted):
         learner = getattr(fitted, "learner", fitted)
         description |= _memory(learner) | {"coefficients": coefficients}
     return description
+
+
+def _member_weights(learner: Any) -> dict[str, Any]:
+    """Return the weights of the members of a mixture now, by class; of several outputs, lists."""
+    names = [type(getattr(one, "learner", one)).__name__ for one in getattr(learner, "models", ())]
+    if not names or not hasattr(learner, "weights_"):
+        return {}
+    weights = learner.weights_.reshape(len(names), -1).round(3).tolist()
+    return {
+        f"{i + 1} {name}": row[0] if len(row) == 1 else row
+        for i, (name, row) in enumerate(zip(names, weights, strict=True))
+    }
 
 
 def _memory(learner: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onepass.cli.arguments import (
     Files,
@@ -22,6 +22,8 @@ from onepass.cli.terminal import advancing, print_message
 
 if TYPE_CHECKING:
     from onepass.stream import Rows
+
+_COMPARED, _DIFFERENT = 500, 0.1  # rows; share of them, or of the standard deviation
 
 
 def _check_interval(fitted: object, interval: float) -> None:
@@ -70,6 +72,32 @@ def _check_columns(
     yield from chain([first], rest)
 
 
+def _compare_heads(fitted: Any, blocks: Iterable["Rows"], *, quiet: bool) -> Iterator["Rows"]:
+    """Yield the blocks; report if `recall` of a mixture predicts the first rows otherwise."""
+    import numpy as np
+
+    rest = iter(blocks)
+    for block in rest:
+        X = block.X[:_COMPARED]
+        now, past = np.asarray(fitted.predict(X)), np.asarray(fitted.recall(X))
+        if now.dtype.kind == "f":
+            spread = max(float(np.std(past)), 1e-300)
+            differs = np.mean(np.abs(now - past)) > _DIFFERENT * spread
+            text = f"by {np.mean(np.abs(now - past)):.3g} in the mean"
+        else:
+            differs = np.mean(now != past) > _DIFFERENT
+            text = f"in {np.mean(now != past):.0%} of the rows"
+        if differs:
+            print_message(
+                f"Predictions are those of the next row. As rows of the whole past (--recall), the "
+                f"first {len(X):,} would differ {text}.",
+                quiet=quiet,
+            )
+        yield block
+        break
+    yield from rest
+
+
 def _mismatches(missing: list[str], unused: list[str]) -> Iterator[str]:
     """Yield messages on columns that only the model has or only the source has."""
     from onepass.errors import did_you_mean, join_names
@@ -92,6 +120,7 @@ def predict(
     *more: str,
     out: Path | None = None,
     proba: bool = False,
+    recall: bool = False,
     interval: float | None = None,
     keep: Names = (),
     files: Files = Files(),  # noqa: B008  it is frozen
@@ -122,6 +151,9 @@ def predict(
         Output file: .csv, .tsv, .csv.gz, .tsv.gz or .parquet; by default CSV on standard output.
     proba
         Also write the probability of each class of a classifier, to columns "probability_CLASS".
+    recall
+        Predict rows of the whole past, instead of the next row: where a mixture follows changes of
+        the stream, least squares of all rows answers for what it has forgotten.
     interval
         Also write the limits of intervals with this coverage to columns "lower" and "upper"; the
         model must have been run with the same --interval.
@@ -159,7 +191,11 @@ def predict(
     lagged = lagged_target(fitted)
     used = keep if lagged is None else (*keep, lagged)
     blocks = _check_columns(stream, dtypes, keep, used, quiet=quiet)
-    found = predictions(fitted, blocks, keep=keep, proba=proba, interval=interval is not None)
+    if not (recall or lagged or fitted.missing == "skip") and hasattr(fitted, "recall"):
+        blocks = _compare_heads(fitted, blocks, quiet=quiet)
+    found = predictions(
+        fitted, blocks, keep=keep, proba=proba, interval=interval is not None, recall=recall
+    )
     with advancing(lambda: stream.fraction, quiet=quiet or out is None) as advance:
         rows = write(found, sys.stdout if out is None else out, on_progress=advance)
     print_message(f"{rows:,} {'row' if rows == 1 else 'rows'}: {out}", quiet=quiet or out is None)

@@ -117,7 +117,7 @@ def run(
     /,
     *more: str,
     target: Names = (),
-    model: Names = ("rls",),
+    model: Names = (),
     task: Literal["regression", "classification"] | None = None,
     by: str | None = None,
     time: str | None = None,
@@ -155,7 +155,9 @@ def run(
     target
         Target column, or several separated by commas. Named data sets have a default.
     model
-        Models, separated by commas, such as rls, sgd, orfit, perceptron; rls by default.
+        Models, separated by commas, such as rls, forest, random-features. By default mixture: that
+        of rls, forest and, in a regression, kalman which predicts best at the moment; with --by
+        rls, which is smaller.
     task
         Task of the models. By default inferred from the targets: classification for text, booleans,
         or only 0 and 1; regression for other numbers.
@@ -239,6 +241,7 @@ def run(
             raise CycloptsError(msg=f"run: {option} requires {needs}.")
     if resume and restart:
         raise CycloptsError(msg="run: use either --resume or --restart, got both.")
+    model = model or (("mixture",) if by is None else ("rls",))
     policy = "keep" if missing == "impute" else missing
     targets = list(target) if len(target) > 1 else target[0] if target else None
     with usage_errors("run"):
@@ -306,6 +309,8 @@ def _with_intervals(
 
 def _print_past(models: Mapping[str, Any], sample: "PastRows", *, quiet: bool) -> None:
     """Print the errors of models on past rows; those that have forgotten them also if quiet."""
+    from onepass.errors import join_names
+
     for name, model in models.items():
         inner = getattr(model, "model", model)
         inner = getattr(inner, "model", inner)
@@ -315,14 +320,20 @@ def _print_past(models: Mapping[str, Any], sample: "PastRows", *, quiet: bool) -
         what = "MAE" if errors.numbers else "share of wrong labels"
         text = (
             f"{name}: {what} of {errors.rows:,} past rows: {errors.before:.4g} when they were "
-            f"predicted, {errors.now:.4g} with the model now."
+            f"predicted, {errors.now:.4g} with the model now"
         )
+        text += "." if errors.recalled is None else f", {errors.recalled:.4g} with recall."
         if not errors.forgotten:
             print_message(text, quiet=quiet)
             continue
-        forgets = getattr(getattr(inner, "learner", inner), "forgetting", 1.0) != 1.0
-        remedy = f" To keep them: --set {name}__forgetting=1.0." if forgets else ""
-        print_message(f"{text} The model has forgotten them.{remedy}")
+        labels = [str(label) for label in errors.labels]
+        what = f"labels, {join_names(labels)}" if labels else "them"
+        text = f"{text} The model has forgotten {what}."
+        if errors.recalled is not None:
+            text += " Its predictions are for the next row; for rows of the past: predict --recall."
+        elif getattr(getattr(inner, "learner", inner), "forgetting", 1.0) != 1.0:
+            text += f" To keep them: --set {name}__forgetting=1.0."
+        print_message(text)
 
 
 def _print_horizon(models: Mapping[str, Any], *, quiet: bool) -> None:

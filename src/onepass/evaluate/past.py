@@ -1,8 +1,9 @@
 """A random sample of past rows: what a model that has learned further rows still knows of them.
 
 A model that forgets, or whose rows are sorted by class, can predict each next row well and old rows
-badly. Each of n rows is in the sample with probability m / n (reservoir sampling [1]). Its error
-just before it was learned is compared with that of the model at the end, for the same rows.
+badly; for those a :class:`onepass.Mixture` has ``recall``. Each of n rows is in the sample with
+probability m / n (reservoir sampling [1]). Its error just before it was learned is compared with
+those of the model at the end, for the same rows.
 
 Cost: O(1) time per row, memory of m rows.
 
@@ -22,6 +23,7 @@ from onepass.types import Array
 from onepass.validation.table import Table
 
 _WORSE, _WRONG = 1.5, 0.1  # ratio of mean absolute errors; difference of shares of wrong labels
+_MOST = 0.5  # share of the rows of a label
 
 
 class PastErrors(NamedTuple):
@@ -32,8 +34,12 @@ class PastErrors(NamedTuple):
     """Of the predictions just before each row was learned."""
     now: float
     """Of the model now."""
+    recalled: float | None
+    """Of its ``recall``, if it has one."""
     forgotten: bool
     """Whether the model is clearly worse now."""
+    labels: tuple[Any, ...]
+    """The labels of which most rows were predicted correctly, and now are not."""
     numbers: bool
     """Whether the targets are numbers."""
 
@@ -91,16 +97,23 @@ class PastRows:
             The name of its predictions.
         model : learner or Pipeline
         """
-        numbers = not is_classifier(model)
-        before, now = [], []
+        numbers, recalls = not is_classifier(model), hasattr(model, "recall")
+        losses, targets = [], []
         for x, y, predictions in self._rows:
-            pair = predictions[name], np.asarray(model.predict(x))[0]
+            each = [predictions[name], np.asarray(model.predict(x))[0]]
+            each += [np.asarray(model.recall(x))[0]] if recalls else []
             if numbers:
-                losses = [float(np.abs(np.asarray(p, dtype=float) - y).mean()) for p in pair]
+                losses.append([np.abs(np.asarray(p, dtype=float) - y).mean() for p in each])
             else:
-                losses = [float(p != y) for p in pair]
-            before.append(losses[0])
-            now.append(losses[1])
-        early, late = float(np.mean(before)), float(np.mean(now))
-        forgotten = late > _WORSE * early if numbers else late > early + _WRONG
-        return PastErrors(len(now), early, late, forgotten, numbers)
+                losses.append([float(p != y) for p in each])
+            targets.append(y)
+        L = np.array(losses)
+        before, now, *recalled = L.mean(axis=0).tolist()
+        forgotten = now > _WORSE * before if numbers else now > before + _WRONG
+        labels = []
+        for label in () if numbers else np.unique(targets):
+            early, late, *_ = L[[y == label for y in targets]].mean(axis=0)
+            labels += [label] if early < _MOST <= late else []
+        return PastErrors(
+            len(L), before, now, recalled[0] if recalls else None, forgotten, tuple(labels), numbers
+        )

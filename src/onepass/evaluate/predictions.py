@@ -28,6 +28,7 @@ def predictions(
     keep: Sequence[str] = (),
     proba: bool = False,
     interval: bool = False,
+    recall: bool = False,
 ) -> Iterator[dict[str, Array]]:
     """Predict the rows of a stream without learning.
 
@@ -49,6 +50,8 @@ def predictions(
         Whether to add the probabilities of the classes of a classifier.
     interval : bool, default=False
         Whether to add the intervals of a Conformal regressor.
+    recall : bool, default=False
+        Whether to predict rows of the whole past, as by ``recall`` of a mixture.
 
     Yields
     ------
@@ -62,7 +65,7 @@ def predictions(
     ColumnError
         If a column to copy is missing, or has the name of a prediction.
     ParameterError
-        If ``proba`` or ``interval`` is True and the model has none.
+        If ``proba``, ``interval`` or ``recall`` is True and the model does not have it.
     OnepassError
         If the model cannot predict a block: the message names the rows.
 
@@ -79,7 +82,7 @@ def predictions(
     """
     before, keep = 0, tuple(keep)
     lagged = lagged_target(model)
-    _check_able(model, lagged, proba=proba, interval=interval)
+    _check_able(model, lagged, proba=proba, interval=interval, recall=recall)
     model = model if lagged is None else copy.copy(model)  # forecasts become lags
     for rows in stream:
         check_keep(rows.X, keep)
@@ -87,7 +90,7 @@ def predictions(
         place = f"{_WHERE}: {len(rows):,} row(s) starting at row {rows.first:,} (counting from 0)"
         with locating(rows, place):
             if lagged is None:
-                found = _predict(model, rows.X, "predict")
+                found = _predict(model, rows.X, "recall" if recall else "predict")
                 limits = _predict(model, rows.X, "predict_interval") if interval else None
                 shares = _predict(model, rows.X, "predict_proba") if proba else None
             else:
@@ -118,12 +121,19 @@ def predictions(
         yield {**copied, **columns}
 
 
-def _check_able(model: Any, lagged: str | None, *, proba: bool, interval: bool) -> None:
-    """Raise an error if the model has no probabilities or intervals."""
+def _check_able(
+    model: Any, lagged: str | None, *, proba: bool, interval: bool, recall: bool
+) -> None:
+    """Raise an error if the model has no probabilities, intervals or recall."""
     kind = type(getattr(model, "learner", model)).__name__
     if proba and not hasattr(model, "predict_proba"):
         text = f"`proba` must be False for a model without probabilities, got a {kind}"
         raise ParameterError(text, _WHERE, remedy="Only classifiers have them.")
+    if recall and (proba or interval or lagged is not None or not hasattr(model, "recall")):
+        why = "with lags" if lagged is not None else f"that is no mixture with rls, got a {kind}"
+        why = "with `proba` or `interval`" if proba or interval else f"for a model {why}"
+        text = f"`recall` must be False {why}"
+        raise ParameterError(text, _WHERE, remedy="Learn with the model mixture, without lags.")
     if lagged is not None and interval and not hasattr(model, "_forecast_interval"):
         raise ParameterError(
             "`interval` must be False for forecasts of Keyed, got True. Learn with "

@@ -1,12 +1,14 @@
 """A model to begin with, from the first rows of a stream.
 
-Every learner of :mod:`onepass.models` is evaluated prequentially on the first rows, without lagged
-targets; the best three also with the last target, and, for a numeric target, with the last target
-and that of a season before. The suggestion is the candidate with the lowest error over the second
-half of these rows, when the learners have left their initial state; among candidates within 1 %,
-the first, which has fewer lags. The error is the log loss if all labels but one have less than 10 %
-of the rows together, since the proportion of wrong labels is then that of the majority. The season
-is the highest local maximum of the autocorrelation of the target.
+The models of :mod:`onepass.models`, but those that need other parameters to be good on tables, are
+evaluated prequentially on the first rows, without lagged targets; the best three also with the last
+target, and, for a numeric target, with the last target and that of a season before. The suggestion
+is the candidate with the lowest error over the second half of these rows, when the learners have
+left their initial state; among candidates within 1 %, the first, which is smaller or has fewer
+lags. It is also measured on random earlier rows, which it may have forgotten. The error is the log
+loss if all labels but one have less than 10 % of the rows together, since the proportion of wrong
+labels is then that of the majority. The season is the highest local maximum of the autocorrelation
+of the target.
 
 Wide tables are compared by fewer learners and columns, so that the time is bounded: with more than
 100 features, as encoded, learners that factorise matrices or compare prototypes are left out; of
@@ -25,6 +27,7 @@ from scipy.signal import detrend
 from sklearn.base import clone
 
 from onepass.errors import OnepassError, ParameterError, calling
+from onepass.evaluate.past import PastRows
 from onepass.evaluate.prequential import prequential
 from onepass.features.pipeline import Pipeline
 from onepass.models import names, pipelines
@@ -41,6 +44,9 @@ _NEGLIGIBLE = 1e-4  # error, relative to that of the baselines
 _LAGGED = 3  # learners that are evaluated with lagged targets
 _RARE = 0.1  # share of the rows with a label other than the majority
 _WIDTH = 100  # features up to which all learners are evaluated; twice as many are used at most
+_FIRST = ("rls", "mixture")  # of candidates that are equally good
+_UNSUITABLE = {"mirrororfit", "orfit"}  # noisy rows of tables exceed their memory
+_SAMPLED = 200  # earlier rows
 _SLOW = {"artipca", "orfit", "streaminglda", "streamingqda"}
 
 
@@ -142,7 +148,8 @@ def suggest(
     stream = source if isinstance(source, Stream) else read(source, target=target, **reading)
     chosen = task or stream.task or "regression"
     X, y = _first_rows(stream, count)
-    X, candidates, narrowed = _narrowed(X, y, names(chosen), chosen)
+    every = sorted(set(names(chosen)) - _UNSUITABLE - set(_FIRST))
+    X, candidates, narrowed = _narrowed(X, y, [*_FIRST, *every], chosen)
     metric = "mae"
     if chosen == "classification":
         rare = np.unique(y, return_counts=True)[1].max() > (1.0 - _RARE) * len(y)
@@ -172,7 +179,7 @@ def suggest(
     label = next(label for label in fitted if errors[label] <= limit)
     name, lag, model = fitted[label]
     ranked = dict(sorted(errors.items(), key=lambda pair: pair[1]))
-    reasons = (*_reasons(label, fitted, ranked, metric), *narrowed)
+    reasons = (*_reasons(label, fitted, ranked, metric), *_retention(model, X, y), *narrowed)
     return Suggestion(clone(model), name, chosen, lag, reasons, ranked)
 
 
@@ -235,6 +242,23 @@ def _season(y: Array) -> int | None:
     peaks = 1 + np.flatnonzero((r[1:-1] > r[:-2]) & (r[1:-1] >= r[2:]))
     high = peaks[r[peaks] > _CORRELATED * r[0]]
     return int(high[np.argmax(r[high] >= 0.9 * r[high].max())]) if len(high) else None
+
+
+def _retention(model: Pipeline, X: Any, y: Array) -> Iterable[str]:
+    """Yield a sentence if a model without lags predicts random earlier rows worse than before."""
+    if model._target_delay is not None:  # noqa: SLF001
+        return
+    sample, again = PastRows(_SAMPLED), clone(model)
+    sample.add(X, y, {"": again.test_then_train(X, y)})
+    errors = sample.errors("", again)
+    if errors.forgotten:
+        what = "mean absolute error" if errors.numbers else "share of wrong labels"
+        recalled = "" if errors.recalled is None else f", {errors.recalled:.4g} with recall"
+        yield (
+            f"Predictions are for the next row: of {errors.rows} random earlier rows the {what} "
+            f"was {errors.before:.4g} before each was learned, and is {errors.now:.4g} at the end"
+            f"{recalled}."
+        )
 
 
 def _reasons(

@@ -472,6 +472,13 @@ class Conformal(Composite):
         shares: dict[Any, float] = self._call("predict_proba_one", "predict_proba_one", x)
         return shares
 
+    @available_if(lambda self: hasattr(self.model, "recall"))
+    @public
+    def recall(self, X: TableLike) -> Array:
+        """Predict rows of the whole past, as ``recall`` of the model, a mixture."""
+        recalled: Array = self._call("recall", "recall", X)
+        return recalled
+
     @public
     def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R² of a regressor or the accuracy of a classifier on these rows."""

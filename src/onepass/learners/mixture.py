@@ -331,14 +331,6 @@ class Mixture(ReadsSingleRows, Learner):
             own["members_"] = [copy.copy(one) for one in own["members_"]]
         return own
 
-    def frozen_copy(self) -> Any:
-        """Return a copy for prediction that later learning does not change."""
-        twin = copy.copy(self)
-        if self._started:
-            frozen = [one and one.frozen_copy() for one in self.members_]
-            twin.__dict__["members_"] = frozen
-        return twin
-
     @property
     def _sound(self) -> bool:
         """Whether the members of a loaded file are those of the models."""

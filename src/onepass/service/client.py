@@ -385,6 +385,28 @@ class AsyncClient(_Connection):
         block = self._features(X, "predict")
         return _decode_tensors(await self._send_rows(name, "infer", block))["y"]
 
+    async def recall(self: _Connection, name: str, X: TableLike) -> Array:
+        """Predict rows of the whole past by a mixture, instead of the next row.
+
+        Parameters
+        ----------
+        name : str
+            Name of the learner.
+        X : array-like of shape (n, d), frame, or sequence of dicts
+
+        Returns
+        -------
+        predictions : ndarray of shape (n,) or (n, c)
+
+        Raises
+        ------
+        ServiceError
+            If the service rejects the request, or does not respond in time.
+        """
+        block = self._features(X, "recall")
+        response = await self._send_rows(name, "infer", block, outputs=("recall",))
+        return _decode_tensors(response)["recall"]
+
     async def predict_proba(self: _Connection, name: str, X: TableLike) -> tuple[Array, Array]:
         """Predict probabilities of the classes of a classifier.
 
@@ -729,6 +751,7 @@ class Client(_Connection):
     _asynchronous = False
 
     predict = _blocking(AsyncClient.predict)
+    recall = _blocking(AsyncClient.recall)
     predict_proba = _blocking(AsyncClient.predict_proba)
     learn = _blocking(AsyncClient.learn)
     predict_pending = _blocking(AsyncClient.predict_pending)

@@ -337,6 +337,12 @@ class Durable:
             return learner.predict(X, return_std=True)
         return predict_rows(self.frozen_copy, X)
 
+    def recall(self, X: TableLike) -> Array:
+        """Predict rows of the whole past, if the learner is a mixture that can."""
+        learner: Any = self.frozen_copy
+        recalled: Array = learner.recall(X)
+        return recalled
+
     def predict_proba(self, X: TableLike) -> Array:
         """Predict class probabilities, if the learner has them."""
         learner: Any = self.frozen_copy

@@ -130,6 +130,7 @@ async def model_metadata(request: ServiceRequest) -> Response:
         outputs=int(getattr(final, "n_outputs_", 1)) if classes is None else 1,
         classes=(0 if classes is None else len(classes)) if is_classifier(final) else None,
         probabilities=hasattr(learner, "predict_proba"),
+        recall=hasattr(learner, "recall"),
     )
     return json_response(metadata)
 

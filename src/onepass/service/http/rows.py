@@ -229,19 +229,26 @@ async def _written(
 
 
 def _outputs(learner: Any, decoded: DecodedRequest) -> dict[str, Array]:
-    """Return the predictions and, if requested, probabilities and classes."""
+    """Return the requested outputs."""
     if decoded.outputs is DEFAULT_OUTPUTS or [output.name for output in decoded.outputs] == ["y"]:
         return {"y": predict_rows(learner, decoded.rows.X)}
-    if not hasattr(learner, "predict_proba"):
-        raise ParameterError(
-            "`outputs` may be 'probabilities' and 'classes' only for a learner with probabilities, "
-            f"got {type(learner).__name__}. Request 'y' only."
-        )
-    return {
-        "y": predict_rows(learner, decoded.rows.X),
-        "probabilities": learner.predict_proba(decoded.rows.X),
-        "classes": learner.classes_,
+    X, requested = decoded.rows.X, {output.name for output in decoded.outputs}
+    for names, needed, method in (
+        (("probabilities", "classes"), "a learner with probabilities", "predict_proba"),
+        (("recall",), "a mixture with least squares of all rows", "recall"),
+    ):
+        if requested.intersection(names) and not hasattr(learner, method):
+            raise ParameterError(
+                f"`outputs` may be {' and '.join(map(repr, names))} only for {needed}, "
+                f"got {type(learner).__name__}. Request 'y' only."
+            )
+    made: dict[str, Callable[[], Array]] = {
+        "y": lambda: predict_rows(learner, X),
+        "probabilities": lambda: learner.predict_proba(X),
+        "classes": lambda: learner.classes_,
+        "recall": lambda: learner.recall(X),
     }
+    return {name: made[name]() for name in requested}
 
 
 def _without_roles(learner: Learner | Pipeline, X: Array | Table) -> Array | Table:

@@ -77,6 +77,7 @@ class RecordsResponse(msgspec.Struct, omit_defaults=True):
     predictions: list[Scalar | list[Scalar]] | UnsetType = UNSET
     probabilities: list[list[float | None]] | UnsetType = UNSET
     classes: list[Scalar] | UnsetType = UNSET
+    recall: list[Scalar | list[Scalar]] | UnsetType = UNSET
     ids: (
         Annotated[list[str], msgspec.Meta(description="Ids of the rows, for their labels")]
         | UnsetType

@@ -14,10 +14,11 @@ from onepass.types import Array
 from onepass.validation.rows import Rows
 from onepass.validation.table import Table
 
-OutputName: TypeAlias = Literal["y", "probabilities", "classes"]
+OutputName: TypeAlias = Literal["y", "probabilities", "classes", "recall"]
 
 OUTPUTS: tuple[str, ...] = get_args(OutputName)
-"""Predictions (n,) or (n, c), probabilities of the classes (n, k), and the classes (k,)."""
+"""Predictions (n,) or (n, c), probabilities of the classes (n, k), the classes (k,), and the
+predictions of rows of the whole past (n,) or (n, c)."""
 
 ROLES = ("y", "sample_weight", "time")
 """Columns of rows to learn that are not features."""

@@ -513,6 +513,7 @@ def metadata(
     outputs: int = 1,
     classes: int | None = None,
     probabilities: bool = False,
+    recall: bool = False,
 ) -> ModelMetadata:
     """Return a model's metadata.
 
@@ -534,6 +535,8 @@ def metadata(
         Number of classes of a classifier.
     probabilities : bool, default False
         Whether the model predicts probabilities of the classes.
+    recall : bool, default False
+        Whether the model predicts rows of the whole past.
 
     Examples
     --------
@@ -547,7 +550,9 @@ def metadata(
         ]
     else:
         inputs = [TensorMetadata("X", "FP64", [-1, -1 if features is None else features])]
-    tensors = [TensorMetadata("y", datatype, [-1] if outputs == 1 else [-1, outputs])]
+    shape = [-1] if outputs == 1 else [-1, outputs]
+    tensors = [TensorMetadata("y", datatype, shape)]
+    tensors += [TensorMetadata("recall", datatype, shape)] if recall else []
     if classes is not None:
         if probabilities:
             tensors.append(TensorMetadata("probabilities", "FP64", [-1, classes]))
