@@ -216,7 +216,7 @@ def _split_setting(setting: str, parts: Mapping[str, type]) -> tuple[str, str]:
             f"{setting!r}.{did_you_mean(part, parts) or ' Write <part>__<parameter>.'}",
             _WHERE,
         )
-    accepted = list(inspect.signature(parts[part]).parameters)
+    accepted = [name for name in inspect.signature(parts[part]).parameters if name != "models"]
     if parameter not in accepted:
         raise ParameterError(
             f"a setting of {part} must name one of its parameters, {', '.join(accepted)}, got "

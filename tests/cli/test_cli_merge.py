@@ -21,7 +21,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         table = [HEADER, *(line(i) for i in range(first, last))]
         Path(f"{name}.csv").write_text("\n".join(table) + "\n")
         does(
-            f"run {name}.csv --target price --drop id -q --save {name}.onepass "
+            f"run {name}.csv --target price --drop id --model rls -q --save {name}.onepass "
             "--set rls.forgetting=1.0 --set rls.prior=0"
         )
 
@@ -48,7 +48,7 @@ def test_merged_models_equal_one_model_of_all_rows(capsys: pytest.CaptureFixture
 def test_concurrent_merge_equals_the_library() -> None:
     for name in "bc":
         does(
-            f"run {name}.csv --target price --drop id -q --save {name}.onepass "
+            f"run {name}.csv --target price --drop id --model rls -q --save {name}.onepass "
             "--set rls__forgetting=exponential:0.9"
         )
     does("merge b.onepass c.onepass --save after.onepass -q")
@@ -72,7 +72,9 @@ def test_merge_refuses_different_models_without_output(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     does("run b.csv --target price --drop id --model sgd -q --save sgd.onepass")
-    does("run b.csv --target price --drop id --set rls.forgetting=0.9 -q --save fading.onepass")
+    does(
+        "run b.csv --target price --drop id --model rls --set rls.forgetting=0.9 -q --save fading.onepass"
+    )
     op.save(op.memory.Principal(3), "spec.onepass")
     for words, why in {
         "a.onepass sgd.onepass": "sgd.onepass with a.onepass: Pipeline.merge: both must have the",

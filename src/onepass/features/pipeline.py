@@ -438,9 +438,9 @@ class Pipeline(Composite):
         scores: Floats = self.learner_._exact_scores(self._transformed(X, forecasts=False))
         return scores if self._level is None else scores + self._level
 
-    def _familiarity(self, X: Floats) -> Floats:
+    def _familiarity(self, X: Floats) -> Floats | None:
         """How well the learner remembers rows like these."""
-        familiarity: Floats = self.learner_._familiarity(self._transformed(X, forecasts=False))
+        familiarity: Floats | None = self.learner_._familiarity(self._transformed(X, forecasts=False))
         return familiarity
 
     @property

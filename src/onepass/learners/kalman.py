@@ -485,12 +485,6 @@ class KalmanRegressor(ReadsSingleRows, Regressor):
         Z = self._rows(X)
         return np.asarray(Z @ self._dynamics(Z.shape[1]).moved(self._means).T)
 
-    def _familiarity(self, X: Floats) -> Floats:
-        """(r / σ²)⁴, with the variance σ² of a target, whose noise is r."""
-        _, std = self.predict(X, return_std=True)
-        noise = np.broadcast_to(self.noise_, (self.n_outputs_,))
-        return np.asarray((noise / np.maximum(std.reshape(len(X), -1) ** 2, noise)) ** 4.0)
-
     @overload
     def predict(self, X: TableLike, *, return_std: Literal[False] = False) -> Floats: ...
     @overload

@@ -15,9 +15,9 @@ leading members no longer remember is predicted by least squares of all rows, a 
     r = (1 + max(h − u, 0) / u)⁻⁴                                                                (2)
 
 of its weight, with the leverage h of the row in what the member remembers, and the mean leverage u
-of the remembered rows; r = (v / σ²)⁴ with the variance σ² of a target and its noise v of a Kalman
-filter, and 1 of a member without a measure of its memory. Least squares has the rest. The classes
-that are forgotten are predicted by least squares, and the other ones share the rest; with the faded
+of the remembered rows, as measured by least squares with forgetting; r is 1 for forests, and 0 if
+least squares does not forget. Least squares of all rows has the rest. Classes that are forgotten
+are predicted by least squares of all rows, and the other classes share the rest. With the faded
 number n_k of the rows of a class in member k and d features, a class is known to the extent
 
     r = n / (n + d + 1),   n = Π_k n_k^π_k.                                                      (3)
@@ -42,7 +42,15 @@ import numpy as np
 from sklearn.base import clone
 
 from onepass.declared import State
-from onepass.errors import MixtureWarning, ParameterError, TypeMismatchError, public
+from onepass.errors import (
+    MixtureWarning,
+    NumericalError,
+    OnepassError,
+    ParameterError,
+    TypeMismatchError,
+    calling,
+    public,
+)
 from onepass.estimators import available_if
 from onepass.learners.compiled import PlainRows, ReadsSingleRows
 from onepass.learners.estimator import Classifier, Learner, Regressor
@@ -193,7 +201,9 @@ class Mixture(ReadsSingleRows, Learner):
                 if not math.isfinite(predicted.sum()):
                     raise FloatingPointError("its predictions are not finite")  # noqa: TRY301
                 found.append(predicted)
-            except Exception as error:  # noqa: BLE001  any error of a member
+            except Exception as error:
+                if isinstance(error, OnepassError) and not isinstance(error, NumericalError):
+                    raise  # about parameters or times
                 failed.append((one, error))
         if failed and not found:
             raise failed[0][1]
@@ -229,10 +239,13 @@ class Mixture(ReadsSingleRows, Learner):
         """Learn rows in copies of the members."""
         del class_mask
         self.members_ = [copy.copy(one) for one in self.members_]
-        given = {} if s is None else {"sample_weight": s}
-        given |= {} if time is None else {"time": time}
-        P = self._each_learned(lambda one: self._predicted_and_learned(one, X, Y, given))
-        return self._weigh(P, Y, s)
+        weighted = {} if s is None else {"sample_weight": s}
+
+        def learned(one: Any) -> Floats:
+            given = weighted | ({"time": time} if one._uses_time else {})  # noqa: SLF001
+            return self._predicted_and_learned(one, X, Y, given)
+
+        return self._weigh(self._each_learned(learned), Y, s)
 
     def _learn_plain_row(self, row: Floats, d: int) -> bool:
         """Learn a row, its target and weight in the members; all learn it, or none."""
@@ -296,7 +309,12 @@ class Mixture(ReadsSingleRows, Learner):
 
     @property
     def _uses_time(self) -> bool:
-        return any(one._uses_time for one in self._each_model)  # noqa: SLF001
+        """Whether a member does, which then checks the times."""
+        found = []
+        for one in self._each_model:
+            with calling(type(getattr(one, "learner", one)).__name__):
+                found.append(one._uses_time)  # noqa: SLF001
+        return any(found)
 
     def _check_times(self, time: TimeLike | None, n: int) -> Any:
         """The times of rows, (n,), which the members check."""
@@ -420,7 +438,8 @@ class MixtureRegressor(Mixture, Regressor):
         return np.reshape(one.predict(X), (len(X), self.n_outputs_))
 
     def _predicted_one(self, one: Any, x: Floats) -> Floats:
-        return np.array([[one.predict_one(x)]])
+        row = np.reshape(one.predict_one(x), (1, -1))
+        return np.broadcast_to(row, (1, self.n_outputs_))
 
     def _weigh(self, P: Floats, Y: Floats, s: Floats | None) -> Floats:
         low, high = self.range_[:, None]
@@ -509,9 +528,14 @@ class MixtureRegressor(Mixture, Regressor):
         return float(np.mean([clone(one).predict_one(row) for one in self.models]))
 
     def _recall(self, X: Floats) -> Floats:
-        r = np.array([one._familiarity(X) for one in self._in_use])  # noqa: SLF001
-        exact = self._exact._exact_scores(X)  # noqa: SLF001
-        return self._mixed(self._weights, r * self._each(X) + (1.0 - r) * exact)
+        fit = self._exact
+        exact, of_fit = fit._exact_scores(X), fit._familiarity(X)  # noqa: SLF001
+        P = self._each(X)
+        for predicted, one in zip(P, self._in_use, strict=True):
+            own = one._familiarity(X)  # noqa: SLF001
+            r = of_fit if own is None else own
+            predicted[:] = r * predicted + (1.0 - r) * exact
+        return self._mixed(self._weights, P)
 
 
 @dataclass(eq=False, repr=False)

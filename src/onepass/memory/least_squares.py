@@ -511,13 +511,13 @@ def variance(vector: Floats, X: Floats) -> Floats:
 
 
 def familiarity(vector: Floats, X: Floats) -> Floats:
-    """How well a mixture remembers rows like these: (1 + max(h − u, 0) / u)⁻⁴, (n, c).
+    """How well the leading experts remember rows like these: (1 + max(h − u, 0) / u)⁻⁴, (n, c).
 
     h is the mean leverage of a row in the experts, by their shares, and u that of the rows that
-    they remember. It is 1 without forgetting.
+    they remember. It is 0 without experts, whose fit is that to all rows.
     """
     if not is_mixture(vector):
-        return np.ones((len(X), 1))
+        return np.zeros((len(X), 1))
     pi, each = shares(vector), list(experts(vector))
     h = np.array([np.minimum(_leverage(one, X), _FARTHEST) for one in each])
     u = [min((one[Slot.FEATURES] + 1.0) / max(one[Slot.MASS], 1.0), 1.0) for one in each]

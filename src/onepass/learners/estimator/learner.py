@@ -148,9 +148,10 @@ class Learner(BaseEstimator, ABC):
         """Scores of rows, (n, c), by least squares of all rows so far, equally weighted."""
         raise NotImplementedError
 
-    def _familiarity(self, X: Floats) -> Floats:
-        """How well the learner remembers rows like these, in [0, 1], (n, c) or (n, 1)."""
-        return np.ones((len(X), 1))
+    def _familiarity(self, X: Floats) -> Floats | None:
+        """How well the learner remembers rows like these, in [0, 1], (n, c); None if unknown."""
+        del X
+        return None
 
     @property
     def _remembered_rows(self) -> Floats | float:
