@@ -10,11 +10,11 @@
 #include "least_squares.h"
 
 enum {
-    GRACE = 50,   /* rows of a leaf between two tests of its cuts */
+    GRACE = 20,   /* rows of a leaf between two tests of its cuts */
     KNOWN = 64,   /* rows after which the errors of regressions are compared */
     FADES = 64,   /* rows of a leaf after which its sums fade at once */
     OF_PARENT = 30,    /* weight of the parent's rows in the sums of a child */
-    INHERITED = 4, /* weight of the parent's rows in the least squares of a child */
+    INHERITED = 8, /* weight of the parent's rows in the least squares of a child */
     LEAST = 5,    /* weight of the rows on either side of a cut */
     FARTHEST = 4, /* standard deviations of the largest prediction of a leaf */
     LOGS = 8      /* factors whose logarithm is computed at once */

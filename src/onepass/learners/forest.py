@@ -3,7 +3,7 @@
 Each of T trees learns a row with a Poisson weight of mean 6 [1, 2]. A leaf tests K features, drawn
 from the seed: the first 8 values of a feature are cuts, between which the rows are summed, and
 rows without a value are summed apart. K is √d + 1 with classes, and 0.6 d, at most 64, in a
-regression. Every 50 rows of a leaf, the cut with the largest gain g₁, the share of the entropy or
+regression. Every 20 rows of a leaf, the cut with the largest gain g₁, the share of the entropy or
 variance that it removes, splits the leaf if at least 0.005 is gained and [3]
 
     g₁ − g₂ > ε  or  ε < 0.05,      ε = √(ln 100 / 2w),                                    (1)

@@ -18,7 +18,7 @@ from onepass.memory.vector import Slot as LeastSquaresSlot
 from onepass.types import Floats
 
 # Equal to the constants of native/core/forest.c
-GRACE, KNOWN, FADES, OF_PARENT, INHERITED, LEAST, FARTHEST, LOGS = 50, 64, 64, 30, 4, 5, 4.0, 8
+GRACE, KNOWN, FADES, OF_PARENT, INHERITED, LEAST, FARTHEST, LOGS = 20, 64, 64, 30, 8, 5, 4.0, 8
 RATE, NONE = 6.0, 0.0024787521766663585
 OF_LEAF, OF_TREE, OF_TARGETS = 0.02, 0.005, 0.002
 SURE, TIE, USEFUL, CHANGED, FLOOR, SMALL = 0.01, 0.05, 0.005, 0.001, 0.02, 1e-12
