@@ -173,7 +173,7 @@ TABLES = {
 _CANDIDATES = [name for name, table in TABLES.items() if not table.studied]
 _HELD_OUT = frozenset(sorted(_CANDIDATES, key=lambda name: crc32(name.encode()))[:20])
 
-MODELS = ("rls", "sgd")
+MODELS = ("mixture", "rls", "sgd")
 PEERS = {
     "regression": {
         "River linear": linear,

@@ -328,11 +328,51 @@ def steepness(points: list[dict[str, float]]) -> float:
     return sum((x - middle) * y for x, y in zip(along, times, strict=True)) / spread
 
 
+def forest_streams(found: Found) -> str:
+    """Return the errors of the default model and of River's, one row per stream; losses first."""
+    head = [
+        "stream", "error", "mixture", "rls", "forest", "ARF", "HAT", "AMF", "linear", "trivial",
+        "to ARF", "µs a row", "ARF's time",
+    ]  # fmt: skip
+    rows = []
+    for name, one in found["streams"].items():
+        errors, spent, classes = one["errors"], one["microseconds"], one["task"] != "regression"
+        arf = min(("River ARF", "River ARF, scaled"), key=errors.__getitem__)
+        names = ["mixture", "rls", "forest", arf, "River HAT", "River AMF", "River linear"]
+        trivial = [errors[k] for k in ("last value", "running mean", "last label", "majority")
+                   if k in errors]  # fmt: skip
+        gain = errors[arf] - errors["mixture"]
+        shown = f"{gain:+.1f} points" if classes else f"{100 * gain / errors[arf]:+.0f} %"
+        order = gain / 1.5 if classes else 20 * gain / errors[arf]
+        label = f"{name}, held out" if one["held out"] else name
+        values = [*(errors[k] for k in names), min(trivial)]
+        cells = [f"{value:.1f}" if classes else f"{value:.4g}" for value in values]
+        cells += [shown, three(spent["mixture"]), times(spent[arf] / spent["mixture"])]
+        rows.append((order, [label, "%" if classes else "MAE", *cells]))
+    return table(head, [row for _, row in sorted(rows, key=lambda pair: pair[0])], words=2)
+
+
+def forest_cost(found: Found) -> str:
+    """Return microseconds a row by features, classes and trees."""
+    head = ["task", "features", "classes", "3 trees", "10 trees", "20 trees", "mixture", "rls"]
+    rows = [
+        [
+            "classification" if one["classes"] else "regression",
+            f"{one['features']}",
+            f"{one['classes'] or ''}",
+            *(three(one["microseconds"][name]) for name in ("3", "10", "20", "mixture", "rls")),
+        ]
+        for one in found["rows"]
+    ]
+    return table(head, rows)
+
+
 def real_tables(found: Found) -> str:
     """Return ratios of errors, one row per table; the largest are first."""
     head = [
-        "table", "rows", "error", "rls / trivial", "sgd / trivial", "rls, lags / last",
-        "sgd, lags / last", "rls / linear", "rls / tree", "rls / forest",
+        "table", "rows", "error", "mixture / rls", "mixture / forest", "rls / trivial",
+        "sgd / trivial", "rls, lags / last", "sgd, lags / last", "rls / linear", "rls / tree",
+        "rls / forest",
     ]  # fmt: skip
     rows = []
     for name, one in found["tables"].items():
@@ -341,7 +381,10 @@ def real_tables(found: Found) -> str:
         last = errors.get("last label" if one["task"] == "classification" else "last value")
         suffix = "lags" if one["ordered"] else "no lags"
         best = errors["rls, lags" if one["ordered"] else "rls"]
+        mixed = errors["mixture, lags" if one["ordered"] else "mixture"]
         ratios = [
+            _ratio(errors["mixture"], errors["rls"]),
+            _ratio(mixed, errors.get(f"River forest, 3 trees, {suffix}")),
             _ratio(errors["rls"], trivial),
             _ratio(errors["sgd"], trivial),
             *(_ratio(errors.get(f"{model}, lags"), last) for model in ("rls", "sgd")),
@@ -351,7 +394,7 @@ def real_tables(found: Found) -> str:
         ]
         value = one["errors"]["rls"]
         shown = f"{100 * value:.1f} %" if one["task"] == "classification" else f"{value:.4g}"
-        worst = max(ratio for ratio in ratios[:4] if ratio is not None)
+        worst = max(ratio for ratio in ratios[:6] if ratio is not None)
         label = f"{name}, held out" if one["held out"] else name
         cells = ["" if ratio is None else f"{ratio:.3f}" for ratio in ratios]
         rows.append((worst, [label, f"{one['rows']:,}", shown, *cells]))
@@ -437,6 +480,8 @@ TABLES: Tables = {
     "orfits": ("network_peers.json", orfits),
     "orfit_speed": ("network_peers.json", orfit_speed),
     "peers": ("peers.json", peers),
+    "forest_cost": ("forest_cost.json", forest_cost),
+    "forest_streams": ("forest_streams.json", forest_streams),
     "real_tables": ("real_tables.json", real_tables),
     "stability": ("stability.json", stability),
     "kalman_filters": ("kalman.json", kalman_filters),

@@ -5,10 +5,11 @@ The name of a learner is that of its class without the task, in lower case: ``rl
 Impute(), Scale(), learner)``, without ``Impute`` if the learner accepts missing values; it skips
 ``Scale`` if the learner does not depend on the units of the features. In front of regressors that
 depend on the units there is a ``TargetOrigin``. ``mixture`` is a :class:`onepass.Mixture` of
-``rls``, ``forest`` and, in a regression, ``kalman``, behind one ``Encode``; ``random-features`` is
-``rls`` after ``Scale(), RandomReLU(100)``. Some defaults are adapted to tables of more rows than
-weights in unknown units: ``rls`` has a prior of the weight of one row and automatic forgetting,
-``orfit`` has noise 1 and an intercept. Every learner of :mod:`onepass.learners` is offered.
+``rls``, ``forest`` and, in a regression with at most 50 features, ``kalman``, behind one
+``Encode``; ``random-features`` is ``rls`` after ``Scale(), RandomReLU(100)``. Some defaults are
+adapted to tables of more rows than weights in unknown units: ``rls`` has a prior of the weight of
+one row and automatic forgetting, ``orfit`` has noise 1 and an intercept. Every learner of
+:mod:`onepass.learners` is offered.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ __all__ = ["learner_class", "names", "pipelines"]
 _WHERE = "op.models"
 _FEATURES = {kind.__name__.lower(): kind for kind in (Encode, Impute, Scale)}
 _TASKS = ("regression", "classification")
-_MEMBERS = ("rls", "forest", "kalman")  # of the mixture
+_MEMBERS = {"rls": None, "forest": None, "kalman": 50}  # of the mixture, up to that many features
 
 
 def names(task: str | None = None) -> list[str]:
@@ -148,7 +149,8 @@ def pipelines(
         if name == "mixture":
             pairs = [steps(member) for member in members]
             models = [Pipeline(*some, one) if len(some) > 1 else one for some, one in pairs]
-            return [], kind(models=models, **given[name])
+            limits = tuple(_MEMBERS[member] for member in members)
+            return [], kind(models=models, max_features=limits, **given[name])
         learner = kind(**given[name])
         first_order = not getattr(learner, "_scale_invariant", False)
         some: list[Any] = [] if _accepts_missing(kind) else [Impute(**given["impute"])]
@@ -174,6 +176,7 @@ def _accepts_missing(kind: Any) -> bool:
     return bool(kind._accepts_missing)  # noqa: SLF001
 
 
+_OWN = ("models", "max_features")  # of the mixture
 _PER_FEATURE = ("initial_coef", "ridge")  # may have one value for each feature
 
 
@@ -216,7 +219,7 @@ def _split_setting(setting: str, parts: Mapping[str, type]) -> tuple[str, str]:
             f"{setting!r}.{did_you_mean(part, parts) or ' Write <part>__<parameter>.'}",
             _WHERE,
         )
-    accepted = [name for name in inspect.signature(parts[part]).parameters if name != "models"]
+    accepted = [name for name in inspect.signature(parts[part]).parameters if name not in _OWN]
     if parameter not in accepted:
         raise ParameterError(
             f"a setting of {part} must name one of its parameters, {', '.join(accepted)}, got "

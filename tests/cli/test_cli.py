@@ -490,7 +490,7 @@ def test_errors_are_one_message(
         ("run trips.csv --target price --drop idd", "--drop .*'idd'.*Did you mean 'id'"),
         (
             "run trips.csv --target price --model rsl",
-            "run: a model .* one of mixture, random-features, forest, kalman, krls, .*rls, sgd, got",
+            "run: a model .* one of mixture, random-features, forest, .*rls, sgd, got",
         ),
         ("run trips.csv --target price --model perceptron", "which is for classification"),
         ("run trips.csv --target price --model rls,rls", "each model must be named once"),

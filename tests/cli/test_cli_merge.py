@@ -72,9 +72,8 @@ def test_merge_refuses_different_models_without_output(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     does("run b.csv --target price --drop id --model sgd -q --save sgd.onepass")
-    does(
-        "run b.csv --target price --drop id --model rls --set rls.forgetting=0.9 -q --save fading.onepass"
-    )
+    fading = "--model rls --set rls.forgetting=0.9 -q --save fading.onepass"
+    does(f"run b.csv --target price --drop id {fading}")
     op.save(op.memory.Principal(3), "spec.onepass")
     for words, why in {
         "a.onepass sgd.onepass": "sgd.onepass with a.onepass: Pipeline.merge: both must have the",

@@ -148,6 +148,23 @@ def test_models_are_checked() -> None:
         op.Mixture([op.ForestRegressor(), op.RLSRegressor()]).fit([[np.nan], [1.0]], y[:2])
 
 
+def test_models_are_left_out_with_more_features_than_they_allow(rng: np.random.Generator) -> None:
+    width = np.where(np.arange(120) < 60, 2, 3).tolist()
+    rows = [{f"c{j}": float(rng.normal()) for j in range(d)} for d in width]
+    y = [3.0 * row["c0"] for row in rows]
+    mixture = op.Mixture([op.KalmanRegressor(), op.RLSRegressor(prior=1.0)], max_features=(2, None))
+    model = op.Pipeline(Encode(), Impute(), mixture)
+    model.partial_fit(rows[:60], y[:60])
+    assert (model.learner.weights_ > 0.0).all()
+    model.partial_fit(rows[60:], y[60:])
+    assert_array_equal(model.learner.weights_, [[0.0], [1.0]])
+    assert model.learner.members_[0] is None
+    for limits, text in (((1,), "for each of 2 models"), ((1, 1), "must allow one of the models")):
+        wrong = op.Mixture([op.KalmanRegressor(), op.RLSRegressor()], max_features=limits)
+        with pytest.raises(OnepassError, match=text):
+            wrong.fit(np.eye(2), [1.0, 2.0])
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_copies_and_files_continue_alike(
     task: str, rng: np.random.Generator, tmp_path: Any

@@ -440,7 +440,9 @@ class Pipeline(Composite):
 
     def _familiarity(self, X: Floats) -> Floats | None:
         """How well the learner remembers rows like these."""
-        familiarity: Floats | None = self.learner_._familiarity(self._transformed(X, forecasts=False))
+        familiarity: Floats | None = self.learner_._familiarity(
+            self._transformed(X, forecasts=False)
+        )
         return familiarity
 
     @property

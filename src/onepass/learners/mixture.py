@@ -79,6 +79,9 @@ class Mixture(ReadsSingleRows, Learner):
     models : sequence of learners and Pipelines
         All learn the same rows. A Pipeline must accept rows of numbers: encode text before, with
         ``Pipeline(Encode(), Mixture(...))``. Values may be missing if all models accept that.
+    max_features : sequence of int or None, optional
+        The largest number of features with which each model is used, such as ``(None, 50)`` for one
+        whose time is cubic in it. With more features, also later ones, the model is left out.
 
     Examples
     --------
@@ -92,6 +95,8 @@ class Mixture(ReadsSingleRows, Learner):
     """
 
     models: Sequence[Any] = ()
+    _: KW_ONLY
+    max_features: Sequence[int | None] | None = None
 
     members_ = State[list[Any]]()
     mixing_ = State[Floats]()
@@ -140,8 +145,8 @@ class Mixture(ReadsSingleRows, Learner):
 
     # -- members -----------------------------------------------------------------------------------
 
-    def _start_members(self) -> int:
-        """Start with unfitted copies of the models; return their number."""
+    def _start_members(self, d: int) -> int:
+        """Start with unfitted copies of the models for d features; return how many are used."""
         models = self.models
         if not isinstance(models, (list, tuple)) or not models:
             got = "none" if isinstance(models, (list, tuple)) else repr(models)
@@ -157,8 +162,22 @@ class Mixture(ReadsSingleRows, Learner):
                     f"{type(one).__name__}. Mix regressors with regressors and classifiers with "
                     "classifiers; put Keyed and Conformal around the mixture."
                 )
-        self.members_ = [clone(one) for one in models]
-        return len(models)
+        limits = (None,) * len(models) if self.max_features is None else self.max_features
+        if len(limits) != len(models):
+            raise ParameterError(
+                f"`max_features` must have a number or None for each of {len(models)} models, got "
+                f"{limits!r}. Leave it out to use all of them."
+            )
+        self.members_ = [
+            clone(one) if limit is None or d <= limit else None
+            for one, limit in zip(models, limits, strict=True)
+        ]
+        if not self._in_use:
+            raise ParameterError(
+                f"`max_features` must allow one of the models with {d} features, got {limits!r}. "
+                "Add a model without a limit."
+            )
+        return len(self._in_use)
 
     @property
     def _in_use(self) -> list[Any]:
@@ -208,16 +227,16 @@ class Mixture(ReadsSingleRows, Learner):
         if failed and not found:
             raise failed[0][1]
         for one, reason in failed:
-            self._leave_out(one, reason)
+            warnings.warn(
+                f"{type(self).__name__} continues without {one!r}, which raised: {reason}",
+                MixtureWarning,
+                stacklevel=2,
+            )
+            self._leave_out(one)
         return np.array(found)
 
-    def _leave_out(self, member: Any, error: Exception) -> None:
+    def _leave_out(self, member: Any) -> None:
         """Continue without a member."""
-        warnings.warn(
-            f"{type(self).__name__} continues without {member!r}, which raised: {error}",
-            MixtureWarning,
-            stacklevel=2,
-        )
         weights, rest = self._weights, self.mixing_[self._weights.size :]
         weights = weights[[one is not member for one in self._in_use]]
         weights = weights / weights.sum(axis=0)
@@ -324,6 +343,9 @@ class Mixture(ReadsSingleRows, Learner):
 
     def _widen(self, d: int) -> None:
         self.members_ = [copy.copy(one) for one in self.members_]
+        for one, limit in zip(self.members_, self.max_features or (), strict=False):
+            if one is not None and limit is not None and d > limit and len(self._in_use) > 1:
+                self._leave_out(one)
         for one in self._in_use:
             one.grow(d)
 
@@ -405,6 +427,8 @@ class MixtureRegressor(Mixture, Regressor):
     ----------
     models : sequence of regressors and Pipelines
         As in :class:`Mixture`.
+    max_features : sequence of int or None, optional
+        As in :class:`Mixture`.
 
     Attributes
     ----------
@@ -419,8 +443,7 @@ class MixtureRegressor(Mixture, Regressor):
     _rest: ClassVar[int] = 1
 
     def _start(self, d: int, c: int) -> None:
-        del d
-        K = self._start_members()
+        K = self._start_members(d)
         squares = [0.0] * c
         self.mixing_ = np.array([1.0 / K] * (K * c) + [*squares, -SKIPPED])
         self.range_ = np.array([[_UNKNOWN], [-_UNKNOWN]]).repeat(c, axis=1)
@@ -546,6 +569,8 @@ class MixtureClassifier(Mixture, Classifier):
     ----------
     models : sequence of classifiers and Pipelines
         As in :class:`Mixture`.
+    max_features : sequence of int or None, optional
+        As in :class:`Mixture`.
     classes : array-like, optional
         Labels known in advance. New labels may still occur.
 
@@ -566,8 +591,8 @@ class MixtureClassifier(Mixture, Classifier):
     _rest: ClassVar[int] = 0
 
     def _start(self, d: int, c: int) -> None:
-        del d, c
-        K = self._start_members()
+        del c
+        K = self._start_members(d)
         self.mixing_ = np.full(K, 1.0 / K)
 
     def _add_outputs(self, at: Array, c: int) -> None:
