@@ -367,6 +367,24 @@ def forest_cost(found: Found) -> str:
     return table(head, rows)
 
 
+def mixture_probabilities(found: Found) -> str:
+    """Return log loss and ECE of the mixture and of others; losses of the mixture are first."""
+    names = ["mixture", "rls", "forest", "boosting"]
+    head = ["stream", *(f"log loss, {name}" for name in names), *(f"ECE, {name}" for name in names)]
+    rows = []
+    for name, one in found["classes"].items():
+        losses = [one[each]["log loss"] for each in names]
+        cells = [f"{one[each][what]:.3f}" for what in ("log loss", "ECE") for each in names]
+        rows.append((min(losses[1:]) / losses[0], [name, *cells]))
+    return table(head, [row for _, row in sorted(rows, key=lambda pair: pair[0])])
+
+
+def mixture_intervals(found: Found) -> str:
+    """Return the coverage of intervals by stream."""
+    rows = [[name, f"{share:.3f}"] for name, share in found["intervals"].items()]
+    return table(["stream", "coverage"], sorted(rows, key=lambda row: row[1]))
+
+
 def real_tables(found: Found) -> str:
     """Return ratios of errors, one row per table; the largest are first."""
     head = [
@@ -482,6 +500,8 @@ TABLES: Tables = {
     "peers": ("peers.json", peers),
     "forest_cost": ("forest_cost.json", forest_cost),
     "forest_streams": ("forest_streams.json", forest_streams),
+    "mixture_intervals": ("mixture_probabilities.json", mixture_intervals),
+    "mixture_probabilities": ("mixture_probabilities.json", mixture_probabilities),
     "real_tables": ("real_tables.json", real_tables),
     "stability": ("stability.json", stability),
     "kalman_filters": ("kalman.json", kalman_filters),
