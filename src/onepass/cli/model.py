@@ -80,7 +80,7 @@ def _description(file: Path) -> dict[str, Any]:
 
     fitted = load(file)
     fitted = getattr(fitted, "model_", fitted)
-    if weights := _member_weights(getattr(fitted, "learner", fitted)):
+    if weights := member_weights(getattr(fitted, "learner", fitted)):
         return description | {"weights_of_members": weights}
     if coefficients := named_coefficients(fitted):
         learner = getattr(fitted, "learner", fitted)
@@ -88,8 +88,14 @@ def _description(file: Path) -> dict[str, Any]:
     return description
 
 
-def _member_weights(learner: Any) -> dict[str, Any]:
-    """Return the weights of the members of a mixture now, by class; of several outputs, lists."""
+def member_weights(learner: Any) -> dict[str, Any]:
+    """Return the weights of the members of a mixture, by class; of several outputs, lists.
+
+    Parameters
+    ----------
+    learner : learner
+        Any; for others than mixtures the result is empty.
+    """
     names = [type(getattr(one, "learner", one)).__name__ for one in getattr(learner, "models", ())]
     if not names or not hasattr(learner, "weights_"):
         return {}

@@ -336,6 +336,17 @@ def _print_past(models: Mapping[str, Any], sample: "PastRows", *, quiet: bool) -
         print_message(text)
 
 
+def _print_weights(models: Mapping[str, Any], *, quiet: bool) -> None:
+    """Print the weights of the members of mixtures at the end."""
+    from onepass.cli.model import member_weights
+
+    for name, model in models.items():
+        fitted = getattr(model, "model_", model)
+        weights = member_weights(getattr(fitted, "learner", fitted))
+        listed = ", ".join(f"{member} {weight}" for member, weight in weights.items())
+        print_message(f"{name}: weights at the end: {listed}.", quiet=quiet or not weights)
+
+
 def _print_horizon(models: Mapping[str, Any], *, quiet: bool) -> None:
     """Print the errors of forecasts of models with a horizon."""
     for name, model in models.items():
@@ -382,6 +393,7 @@ def _execute(
             return code()
         _save_results(found, models, save, report, quiet=quiet)
         _print_horizon(models, quiet=quiet)
+        _print_weights(models, quiet=quiet)
         if sample:
             _print_past(models, sample, quiet=quiet)
     saved = _check_saved(save, before, found.rows, finished=not found.interrupted)
