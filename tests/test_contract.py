@@ -320,6 +320,8 @@ def test_learned_attributes_end_with_an_underscore(case: Case) -> None:
 
 @every_whole
 def test_memory_does_not_grow_with_the_stream(case: Case) -> None:
+    if "Forest" in repr(case()):
+        pytest.skip("a forest grows to max_bytes, in its own tests")
     rows = 100
     X = features(10 * rows)
     y = make_targets(case, X[:rows])

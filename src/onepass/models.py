@@ -219,7 +219,13 @@ def _split_setting(setting: str, parts: Mapping[str, type]) -> tuple[str, str]:
             f"{setting!r}.{did_you_mean(part, parts) or ' Write <part>__<parameter>.'}",
             _WHERE,
         )
-    accepted = [name for name in inspect.signature(parts[part]).parameters if name not in _OWN]
+    accepted = list(inspect.signature(parts[part]).parameters)
+    if part == "mixture" and parameter in _OWN:
+        raise ParameterError(
+            f"a setting of the mixture must be one of its models, got {parameter!r}. Set "
+            f"{', '.join(f'{name}__<parameter>' for name in _MEMBERS)}.",
+            _WHERE,
+        )
     if parameter not in accepted:
         raise ParameterError(
             f"a setting of {part} must name one of its parameters, {', '.join(accepted)}, got "

@@ -134,6 +134,31 @@ def test_single_model_is_saved_to_the_given_file(model: Path) -> None:
     assert op.load(model).rows_seen_ == 300
 
 
+def test_predict_with_a_bare_learner_and_recall(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    X, file = rng.normal(size=(60, 2)), tmp_path / "x.csv"
+    pd.DataFrame(X, columns=["x0", "x1"]).to_csv(file, index=False)
+    op.save(op.RLSRegressor().fit(X, X[:, 0]), tmp_path / "bare.onepass")
+    does(f"predict {tmp_path}/bare.onepass {file} --out {tmp_path}/p.csv")
+    late = np.argsort(X[:, 0] > 0, kind="stable")
+    model = models.pipelines(["mixture"], "classification")["mixture"]
+    frame = pd.DataFrame(np.repeat(X[late], 9, axis=0), columns=["x0", "x1"])
+    op.save(
+        model.fit(frame, np.repeat(np.where(X[late, 0] > 0, "b", "a"), 9)), tmp_path / "m.onepass"
+    )
+    capsys.readouterr()
+    does(f"predict {tmp_path}/m.onepass {file} --recall --out {tmp_path}/q.csv")
+    recalled = pd.read_csv(tmp_path / "q.csv")["prediction"]
+    assert np.mean(recalled == np.where(X[:, 0] > 0, "b", "a")) > 0.9
+    for words, message in {
+        f"predict {tmp_path}/bare.onepass {file} --recall": "unless the model is a mixture",
+        f"predict {tmp_path}/m.onepass {file} --recall --proba": "Leave one of them out",
+    }.items():
+        assert message in fails(capsys, words)
+
+
 @pytest.mark.usefixtures("trips")
 def test_several_models_are_saved_to_separate_files(capsys: pytest.CaptureFixture[str]) -> None:
     words = (

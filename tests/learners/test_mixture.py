@@ -132,6 +132,50 @@ def test_a_member_that_raises_is_left_out(block: int, rng: np.random.Generator) 
     assert_array_equal(only.predict(X), before)
 
 
+def test_a_failing_member_does_not_undo_a_row(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(60, 2))
+    y = X @ [1.0, 2.0]
+    model = op.Mixture([op.RLSRegressor(), _Failing()]).partial_fit(X[:49], y[:49])
+    model._prepare_single_rows()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(MixtureWarning):
+            model.learn_one(X[49], y[49].item())
+    model.learn_one(X[50], y[50].item())
+    assert model.rows_seen_ == model.members_[0].rows_seen_ == 51
+    assert model.members_[1] is None
+
+
+def test_rows_that_are_too_large_for_a_member_are_refused() -> None:
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    model = preset("regression").partial_fit(X, X[:, 0])
+    before = model.predict(X)
+    for x, y, s in (([1e120, 0.0], 0.0, 1.0), ([0.0, 0.0], 1e120, 1.0), ([0.0, 0.0], 0.0, 1e120)):
+        with pytest.raises(NumericalError, match="at most 1e\\+100"):
+            model.partial_fit([x], [y], sample_weight=[s])
+        with pytest.raises(NumericalError, match="at most 1e\\+100"):
+            model.learn_one(np.array(x), y, s)
+    assert_array_equal(model.predict(X), before)
+    assert None not in model.learner.members_
+
+
+@pytest.mark.parametrize("level", [0.0, 1.7e9])
+def test_weights_do_not_depend_on_the_level(level: float) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(3000, 3))
+    y = level + 3 * np.sign(X[:, 0] * X[:, 1]) + 0.05 * rng.normal(size=3000)
+    assert preset("regression").fit(X, y).learner.weights_[1, 0] > 0.9
+
+
+def test_classes_given_to_a_member(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(80, 2))
+    y = (X[:, 0] > 0).astype(int)
+    model = op.Mixture([op.RLSClassifier(classes=[-1, 0, 1, 2]), op.NearestClassMean()]).fit(X, y)
+    assert model.predict_proba(X).shape == (80, 2)
+    assert set(model.recall(X)) <= {0, 1}
+    assert model.members_[0] is not None
+
+
 def test_models_are_checked() -> None:
     X, y = np.eye(3), [1.0, 2.0, 3.0]
     for models, text in (
@@ -227,6 +271,9 @@ def test_recall_of_sorted_classes(order: str, rng: np.random.Generator) -> None:
     exact = op.RLSClassifier(prior=1.0).fit(X[400:][late], y[400:][late])
     before = model.predict_proba(X[:400])
     recalled = np.mean(model.recall(X[:400]) == y[:400])
+    heavy = preset("classification")
+    heavy.partial_fit(X[400:][late], y[400:][late], sample_weight=np.full(len(late), 1e3))
+    assert np.mean(heavy.recall(X[:400]) == y[:400]) > recalled - 0.05
     assert recalled > np.mean(exact.predict(X[:400]) == y[:400]) - 0.03
     assert np.mean(model.predict(X[:400]) == y[:400]) < 0.5
     assert_array_equal(model.predict_proba(X[:400]), before)
@@ -250,6 +297,9 @@ def test_recall_needs_least_squares_of_all_rows() -> None:
     y = X @ [1.0, 2.0]
     with pytest.raises(AttributeError, match="recall"):
         op.Mixture([op.ForestRegressor(), op.RLSRegressor(forgetting=0.9)]).fit(X, y).recall(X)
+    kernel = op.KernelRLSRegressor(gamma=1.0)  # does not forget
+    curve = op.Mixture([op.RLSRegressor(), kernel]).fit(X, np.abs(X[:, 0]))
+    assert_allclose(curve.recall(X), curve.predict(X), atol=0.05)
     models = [op.RLSRegressor(), op.Pipeline(Impute(), Scale(), op.SGDRegressor())]
     model = op.Pipeline(Encode(), op.Mixture(models)).fit(X, y)
     assert_allclose(model.recall(X), y, atol=0.5)

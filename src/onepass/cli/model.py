@@ -96,9 +96,9 @@ def member_weights(learner: Any) -> dict[str, Any]:
     learner : learner
         Any; for others than mixtures the result is empty.
     """
-    names = [type(getattr(one, "learner", one)).__name__ for one in getattr(learner, "models", ())]
-    if not names or not hasattr(learner, "weights_"):
+    if not (hasattr(learner, "members_") and learner.rows_seen_):
         return {}
+    names = [type(getattr(one, "learner", one)).__name__ for one in learner.members_]
     weights = learner.weights_.reshape(len(names), -1).round(3).tolist()
     return {
         f"{i + 1} {name}": row[0] if len(row) == 1 else row

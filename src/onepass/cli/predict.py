@@ -23,7 +23,8 @@ from onepass.cli.terminal import advancing, print_message
 if TYPE_CHECKING:
     from onepass.stream import Rows
 
-_COMPARED, _DIFFERENT = 500, 0.1  # rows; share of them, or of the standard deviation
+_COMPARED, _FEWEST = 500, 20  # rows that are compared with recall
+_DIFFERENT = 0.1  # share of the rows, or of the standard deviation
 
 
 def _check_interval(fitted: object, interval: float) -> None:
@@ -72,13 +73,16 @@ def _check_columns(
     yield from chain([first], rest)
 
 
-def _compare_heads(fitted: Any, blocks: Iterable["Rows"], *, quiet: bool) -> Iterator["Rows"]:
-    """Yield the blocks; report if `recall` of a mixture predicts the first rows otherwise."""
+def _compare_with_recall(fitted: Any, blocks: Iterable["Rows"], *, quiet: bool) -> Iterator["Rows"]:
+    """Yield the blocks; report if `recall` of a mixture differs for rows of the first one."""
     import numpy as np
 
     rest = iter(blocks)
     for block in rest:
-        X = block.X[:_COMPARED]
+        if len(block.X) < _FEWEST:
+            yield block
+            break
+        X = block.X[:: -(-len(block.X) // _COMPARED)]
         now, past = np.asarray(fitted.predict(X)), np.asarray(fitted.recall(X))
         if now.dtype.kind == "f":
             spread = max(float(np.std(past)), 1e-300)
@@ -89,8 +93,8 @@ def _compare_heads(fitted: Any, blocks: Iterable["Rows"], *, quiet: bool) -> Ite
             text = f"in {np.mean(now != past):.0%} of the rows"
         if differs:
             print_message(
-                f"Predictions are those of the next row. As rows of the whole past (--recall), the "
-                f"first {len(X):,} would differ {text}.",
+                f"Predictions are those of the next row. As those of rows of the whole past "
+                f"(--recall), {len(X):,} of the first rows would differ {text}.",
                 quiet=quiet,
             )
         yield block
@@ -152,8 +156,8 @@ def predict(
     proba
         Also write the probability of each class of a classifier, to columns "probability_CLASS".
     recall
-        Predict rows of the whole past, instead of the next row: where a mixture follows changes of
-        the stream, least squares of all rows answers for what it has forgotten.
+        Predict rows of the whole past, instead of the next row: where a mixture has forgotten
+        earlier rows, it then uses least squares of all rows.
     interval
         Also write the limits of intervals with this coverage to columns "lower" and "upper"; the
         model must have been run with the same --interval.
@@ -191,8 +195,9 @@ def predict(
     lagged = lagged_target(fitted)
     used = keep if lagged is None else (*keep, lagged)
     blocks = _check_columns(stream, dtypes, keep, used, quiet=quiet)
-    if not (recall or lagged or fitted.missing == "skip") and hasattr(fitted, "recall"):
-        blocks = _compare_heads(fitted, blocks, quiet=quiet)
+    skips = getattr(fitted, "missing", "keep") == "skip"
+    if not (recall or lagged or skips) and hasattr(fitted, "recall"):
+        blocks = _compare_with_recall(fitted, blocks, quiet=quiet)
     found = predictions(
         fitted, blocks, keep=keep, proba=proba, interval=interval is not None, recall=recall
     )

@@ -155,9 +155,9 @@ def run(
     target
         Target column, or several separated by commas. Named data sets have a default.
     model
-        Models, separated by commas, such as rls, forest, random-features. By default mixture: that
-        of rls, forest and, in a regression, kalman which predicts best at the moment; with --by
-        rls, which is smaller.
+        Models, separated by commas, such as rls, forest, random-features. By default mixture: rls,
+        forest and, in a regression, kalman, weighted by their errors so far; with --by rls, which
+        is smaller.
     task
         Task of the models. By default inferred from the targets: classification for text, booleans,
         or only 0 and 1; regression for other numbers.
@@ -323,7 +323,7 @@ def _print_past(models: Mapping[str, Any], sample: "PastRows", *, quiet: bool) -
             f"predicted, {errors.now:.4g} with the model now"
         )
         text += "." if errors.recalled is None else f", {errors.recalled:.4g} with recall."
-        if not errors.forgotten:
+        if not (errors.forgotten or errors.labels):
             print_message(text, quiet=quiet)
             continue
         labels = [str(label) for label in errors.labels]

@@ -23,7 +23,7 @@ from onepass.types import Array
 from onepass.validation.table import Table
 
 _WORSE, _WRONG = 1.5, 0.1  # ratio of mean absolute errors; difference of shares of wrong labels
-_MOST = 0.5  # share of the rows of a label
+_MOST, _FEWEST = 0.5, 5  # share of the rows of a label, and their number
 
 
 class PastErrors(NamedTuple):
@@ -112,8 +112,9 @@ class PastRows:
         forgotten = now > _WORSE * before if numbers else now > before + _WRONG
         labels = []
         for label in () if numbers else np.unique(targets):
-            early, late, *_ = L[[y == label for y in targets]].mean(axis=0)
-            labels += [label] if early < _MOST <= late else []
+            own = L[[y == label for y in targets]]
+            early, late, *_ = own.mean(axis=0)
+            labels += [label] if len(own) >= _FEWEST and early < _MOST <= late else []
         return PastErrors(
             len(L), before, now, recalled[0] if recalls else None, forgotten, tuple(labels), numbers
         )

@@ -129,11 +129,16 @@ def _check_able(
     if proba and not hasattr(model, "predict_proba"):
         text = f"`proba` must be False for a model without probabilities, got a {kind}"
         raise ParameterError(text, _WHERE, remedy="Only classifiers have them.")
-    if recall and (proba or interval or lagged is not None or not hasattr(model, "recall")):
-        why = "with lags" if lagged is not None else f"that is no mixture with rls, got a {kind}"
-        why = "with `proba` or `interval`" if proba or interval else f"for a model {why}"
-        text = f"`recall` must be False {why}"
-        raise ParameterError(text, _WHERE, remedy="Learn with the model mixture, without lags.")
+    if recall and (proba or interval):
+        text = "`recall` must be False with `proba` or `interval`, which it does not have, got True"
+        raise ParameterError(text, _WHERE, remedy="Leave one of them out.")
+    if recall and (lagged is not None or not hasattr(model, "recall")):
+        raise ParameterError(
+            "`recall` must be False unless the model is a mixture with rls whose forgetting is "
+            f"'auto' or 1.0, without lags and keys, got a {kind}",
+            _WHERE,
+            remedy="Learn with the model mixture.",
+        )
     if lagged is not None and interval and not hasattr(model, "_forecast_interval"):
         raise ParameterError(
             "`interval` must be False for forecasts of Keyed, got True. Learn with "

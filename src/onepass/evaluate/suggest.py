@@ -1,14 +1,14 @@
 """A model to begin with, from the first rows of a stream.
 
-The models of :mod:`onepass.models`, but those that need other parameters to be good on tables, are
-evaluated prequentially on the first rows, without lagged targets; the best three also with the last
-target, and, for a numeric target, with the last target and that of a season before. The suggestion
-is the candidate with the lowest error over the second half of these rows, when the learners have
-left their initial state; among candidates within 1 %, the first, which is smaller or has fewer
-lags. It is also measured on random earlier rows, which it may have forgotten. The error is the log
-loss if all labels but one have less than 10 % of the rows together, since the proportion of wrong
-labels is then that of the majority. The season is the highest local maximum of the autocorrelation
-of the target.
+The models of :mod:`onepass.models`, except ``orfit`` and ``mirrororfit``, are evaluated
+prequentially on the first rows, without lagged targets; the best three also with the last target,
+and, for a numeric target, with the last target and that of a season before. The suggestion is the
+candidate with the lowest error over the second half of these rows, when the learners have left
+their initial state; among candidates within 1 %, the first, which is smaller or has fewer lags. It
+is also measured on random earlier rows, which it may have forgotten. The error is the log loss if
+all labels but one have less than 10 % of the rows together, since the proportion of wrong labels is
+then that of the majority. The season is the highest local maximum of the autocorrelation of the
+target.
 
 Wide tables are compared by fewer learners and columns, so that the time is bounded: with more than
 100 features, as encoded, learners that factorise matrices or compare prototypes are left out; of

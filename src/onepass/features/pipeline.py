@@ -397,21 +397,9 @@ class Pipeline(Composite):
         invariant = getattr(self.learner, "_scale_invariant", False)
         return bool(invariant) or any(one._rescales for one in self.features)
 
-    def grow(self, d: int) -> Self:
-        """Append input columns of numbers, as if they had been zero in every row so far.
-
-        Parameters
-        ----------
-        d : int
-            The new number of columns, not smaller than the current one.
-
-        Returns
-        -------
-        self
-        """
-        with self._lock:
-            self._begin_columns(Starts.none(d))
-        return self
+    def _grow(self, d: int) -> None:
+        """Append input columns of numbers, as if they had been zero in every row so far."""
+        self._begin_columns(Starts.none(d))
 
     def _start_at(self, origins: Floats) -> None:
         """Let columns, which were 0 so far, have their first values in the next row."""
@@ -426,7 +414,10 @@ class Pipeline(Composite):
         Z: Any = np.empty((0, len(starts.rows)))
         for feature in twin.features_:
             Z, starts = feature._learn_rows(Z, starts)
-        twin._prepare_for_learner(Z, starts.origins)
+        if twin.features_:
+            twin._prepare_for_learner(Z, starts.origins)
+        else:
+            twin.learner_.grow(Z.shape[1])._start_at(starts.origins)
         self.__dict__ = twin.__dict__
 
     @property
@@ -444,6 +435,10 @@ class Pipeline(Composite):
             self._transformed(X, forecasts=False)
         )
         return familiarity
+
+    @property
+    def _mean_weight(self) -> float:
+        return float(self.learner_._mean_weight)
 
     @property
     def _remembered_rows(self) -> Any:

@@ -260,10 +260,6 @@ class ForestRegressor(Forest, Regressor):
     def _scores(self, X: Floats) -> Floats:
         return _predicted(self.forest_, X)
 
-    def _familiarity(self, X: Floats) -> Floats:
-        """1: the leaves of earlier rows remain."""
-        return np.ones((len(X), 1))
-
     def _initial_prediction(self, row: Floats) -> float:
         del row
         return 0.0

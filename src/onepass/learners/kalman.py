@@ -485,6 +485,9 @@ class KalmanRegressor(ReadsSingleRows, Regressor):
         Z = self._rows(X)
         return np.asarray(Z @ self._dynamics(Z.shape[1]).moved(self._means).T)
 
+    def _familiarity(self, X: Floats) -> None:
+        """None, as its variance does not show what it has forgotten."""
+
     @overload
     def predict(self, X: TableLike, *, return_std: Literal[False] = False) -> Floats: ...
     @overload

@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
@@ -45,8 +44,8 @@ from onepass.declared import State
 from onepass.errors import (
     MixtureWarning,
     NumericalError,
-    OnepassError,
     ParameterError,
+    ShapeError,
     TypeMismatchError,
     calling,
     public,
@@ -54,6 +53,8 @@ from onepass.errors import (
 from onepass.estimators import available_if
 from onepass.learners.compiled import PlainRows, ReadsSingleRows
 from onepass.learners.estimator import Classifier, Learner, Regressor
+from onepass.learners.estimator.classifier import prequential_probabilities
+from onepass.learners.estimator.composite import lock_of
 from onepass.linalg.interrupt import Interrupt
 from onepass.memory import mixture
 from onepass.memory.vector import SKIPPED
@@ -65,6 +66,7 @@ _SHARE = 0.01  # α of (1)
 _LEAST = 1e-4  # ε of (1)
 _FORGOTTEN = 1e-3  # the least number of rows in (3)
 _UNKNOWN = 4e307  # the least target before the first one
+_LARGEST = 1e100  # number of a row, target or weight that all members can learn
 
 
 @dataclass(eq=False, repr=False)
@@ -81,7 +83,8 @@ class Mixture(ReadsSingleRows, Learner):
         ``Pipeline(Encode(), Mixture(...))``. Values may be missing if all models accept that.
     max_features : sequence of int or None, optional
         The largest number of features with which each model is used, such as ``(None, 50)`` for one
-        whose time is cubic in it. With more features, also later ones, the model is left out.
+        whose time is cubic in it. With more features, also later ones, the model is left out,
+        unless no other is in use.
 
     Examples
     --------
@@ -163,10 +166,14 @@ class Mixture(ReadsSingleRows, Learner):
                     "classifiers; put Keyed and Conformal around the mixture."
                 )
         limits = (None,) * len(models) if self.max_features is None else self.max_features
-        if len(limits) != len(models):
+        if (
+            not isinstance(limits, (list, tuple))
+            or len(limits) != len(models)
+            or not all(one is None or (type(one) is int and one > 0) for one in limits)
+        ):
             raise ParameterError(
-                f"`max_features` must have a number or None for each of {len(models)} models, got "
-                f"{limits!r}. Leave it out to use all of them."
+                f"`max_features` must have a number >= 1 or None for each of {len(models)} models, "
+                f"got {limits!r}. Leave it out to use all of them."
             )
         self.members_ = [
             clone(one) if limit is None or d <= limit else None
@@ -211,29 +218,36 @@ class Mixture(ReadsSingleRows, Learner):
         weights[on] = self._weights
         return weights if isinstance(self, Regressor) else weights[:, 0]
 
-    def _each_learned(self, learned: Callable[[Any], Floats]) -> Floats:
-        """Call ``learned`` for each member; return what the members predicted, (K, n, c)."""
-        found, failed = list[Floats](), list[tuple[Any, Exception]]()
+    def _each_learned(self, learned: Callable[[Any], Floats], *, in_place: bool) -> Floats:
+        """Call ``learned`` for each member; return what the members predicted, (K, n, c).
+
+        Members whose numbers become too large are left out, unless all are. Other errors, such as
+        those about times, are raised, unless a member has learned in place.
+        """
+        P, failed = list[Floats](), list[tuple[Any, Exception]]()
         for one in self._in_use:
             try:
-                predicted = learned(one)
-                if not math.isfinite(predicted.sum()):
-                    raise FloatingPointError("its predictions are not finite")  # noqa: TRY301
-                found.append(predicted)
+                P.append(learned(one))
             except Exception as error:
-                if isinstance(error, OnepassError) and not isinstance(error, NumericalError):
-                    raise  # about parameters or times
+                numerical = isinstance(error, (NumericalError, ArithmeticError))
+                if not (numerical or (in_place and P)):
+                    raise
                 failed.append((one, error))
-        if failed and not found:
+        if not P:
             raise failed[0][1]
-        for one, reason in failed:
+        for one, _ in failed:
+            self._leave_out(one)
+        self.__dict__["_failed"] = failed
+        return np.array(P)
+
+    def _warn_of_failed(self) -> None:
+        """Warn of members that were left out, after the other members have learned."""
+        for one, reason in self.__dict__.pop("_failed", ()):
             warnings.warn(
                 f"{type(self).__name__} continues without {one!r}, which raised: {reason}",
                 MixtureWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-            self._leave_out(one)
-        return np.array(found)
 
     def _leave_out(self, member: Any) -> None:
         """Continue without a member."""
@@ -257,32 +271,48 @@ class Mixture(ReadsSingleRows, Learner):
     ) -> Floats:
         """Learn rows in copies of the members."""
         del class_mask
+        arrays = (X, Y) if s is None else (X, Y, s)
+        largest = max(float(np.fmax.reduce(np.abs(a), axis=None)) for a in arrays)
+        if largest > _LARGEST:
+            raise NumericalError(
+                f"rows, targets and weights must be at most {_LARGEST:g}, got values up to "
+                f"{largest:.3g}. Divide the columns by a constant."
+            )
         self.members_ = [copy.copy(one) for one in self.members_]
         weighted = {} if s is None else {"sample_weight": s}
 
         def learned(one: Any) -> Floats:
             given = weighted | ({"time": time} if one._uses_time else {})  # noqa: SLF001
-            return self._predicted_and_learned(one, X, Y, given)
+            return _checked(self._predicted_and_learned(one, X, Y, given))
 
-        return self._weigh(self._each_learned(learned), Y, s)
+        scores = self._weigh(self._each_learned(learned, in_place=False), Y, s)
+        self._warn_of_failed()
+        return scores
 
     def _learn_plain_row(self, row: Floats, d: int) -> bool:
-        """Learn a row, its target and weight in the members; all learn it, or none."""
+        """Learn a row, its target and weight in the members; return whether that was possible."""
+        if np.fmax.reduce(np.abs(row)) > _LARGEST:
+            return False
         x, (y, weight) = row[:d], row[d:].tolist()
         target, Y = self._target(y)
         known, interrupt = self._recent(x), Interrupt()
 
         def learned(one: Any) -> Floats:
             predicted = self._predicted_one(one, x) if known is None else known.pop(0)
+            _checked(predicted)
             one.learn_one(x, target, weight)
             return predicted
 
-        with interrupt.held():
-            scores = self._weigh(self._each_learned(learned), Y, row[-1:])
-            self.__dict__["rows_seen_"] += 1
-            if isinstance(self, Classifier):
-                self._calibrate_row(scores, int(y), row[-1:])
-        interrupt.raise_pending()
+        try:
+            with interrupt.held(), lock_of(self):  # all members learn the row, or none
+                P = self._each_learned(learned, in_place=True)
+                scores = self._weigh(P, Y, row[-1:])
+                self.__dict__["rows_seen_"] += 1
+                if isinstance(self, Classifier):
+                    self._calibrate_row(scores, int(y), row[-1:])
+        finally:
+            interrupt.raise_pending()
+        self._warn_of_failed()
         return True
 
     def _prepare_single_rows(self) -> None:
@@ -339,7 +369,12 @@ class Mixture(ReadsSingleRows, Learner):
         """The times of rows, (n,), which the members check."""
         if time is None or not self._uses_time:
             return super()._check_times(time, n)
-        return np.atleast_1d(series_array(time))
+        when = np.atleast_1d(series_array(time))
+        if len(when) != n:
+            raise ShapeError(
+                f"`time` must have a time for each of {n} rows, got {len(when)}. Pass one per row."
+            )
+        return when
 
     def _widen(self, d: int) -> None:
         self.members_ = [copy.copy(one) for one in self.members_]
@@ -347,7 +382,7 @@ class Mixture(ReadsSingleRows, Learner):
             if one is not None and limit is not None and d > limit and len(self._in_use) > 1:
                 self._leave_out(one)
         for one in self._in_use:
-            one.grow(d)
+            (one._grow if hasattr(one, "_grow") else one.grow)(d)  # noqa: SLF001
 
     @property
     def _moves(self) -> bool:
@@ -365,10 +400,11 @@ class Mixture(ReadsSingleRows, Learner):
         )
 
     def _snapshot(self) -> dict[str, Any]:
-        own = super()._snapshot()
-        own.pop("_last", None)
-        if "members_" in own:
-            own["members_"] = [copy.copy(one) for one in own["members_"]]
+        with lock_of(self):  # all members after the same row
+            own = super()._snapshot()
+            own.pop("_last", None)
+            if "members_" in own:
+                own["members_"] = [copy.copy(one) for one in own["members_"]]
         return own
 
     @property
@@ -376,11 +412,8 @@ class Mixture(ReadsSingleRows, Learner):
         """Whether the members of a loaded file are those of the models."""
         if not self._started:
             return super()._sound
-        kinds = [type(one) for one in self.models]
-        found = self.members_
-        alike = len(kinds) == len(found) and all(
-            one is None or type(one) is kind for one, kind in zip(found, kinds, strict=True)
-        )
+        kind = Classifier if isinstance(self, Classifier) else Regressor
+        alike = all(isinstance(getattr(one, "learner", one), kind) for one in self._in_use)
         K, c = len(self._in_use), self._columns
         numbers = self.mixing_.shape == (K * c + self._rest * c + (self._rest > 0),)
         return bool(alike and K and numbers and np.isfinite(self.mixing_).all()) and super()._sound
@@ -399,7 +432,7 @@ class Mixture(ReadsSingleRows, Learner):
 
         Where the leading members do not remember a region or a class, least squares of all rows
         predicts it. That needs a member with such a fit: recursive least squares without
-        forgetting, or with ``forgetting="auto"``.
+        forgetting, or with ``forgetting="auto"``. Members that cannot forget predict as always.
 
         Parameters
         ----------
@@ -416,7 +449,9 @@ class Mixture(ReadsSingleRows, Learner):
         NotFittedError
             If no row was learned.
         """
-        return self._to_predictions(self._recall(self._matrix(X)), None)
+        rows = self._matrix(X)
+        fitted = self._exact.__sklearn_is_fitted__()  # not if all rows had weight 0
+        return self._to_predictions(self._recall(rows) if fitted else self._scores(rows), None)
 
 
 @dataclass(eq=False, repr=False)
@@ -470,7 +505,8 @@ class MixtureRegressor(Mixture, Regressor):
         highs = np.maximum.accumulate(np.concatenate((high, Y)))
         numbers = self.mixing_.copy()
         P = _limited(P, lows[:-1], highs[:-1])
-        errors = mixture.weigh(len(P), numbers, Y - P, Y, s)
+        level = np.where(lows[:-1] > highs[:-1], 0.0, lows[:-1])  # errors are small relative to it
+        errors = mixture.weigh(len(P), numbers, Y - P, Y - level, s)
         self.__dict__.update(mixing_=numbers, range_=np.array([lows[-1], highs[-1]]))
         return Y - errors
 
@@ -494,7 +530,9 @@ class MixtureRegressor(Mixture, Regressor):
         v = np.broadcast_to(self._noise, (len(X), self.n_outputs_))
         return np.array(
             [
-                one.predict(X, return_std=True)[1].reshape(v.shape) ** 2 if _has_std(one) else v
+                one.predict(X, return_std=True)[1].reshape(v.shape) ** 2
+                if _has_std(one) and one.__sklearn_is_fitted__()
+                else v
                 for one in self._in_use
             ]
         )
@@ -508,7 +546,8 @@ class MixtureRegressor(Mixture, Regressor):
         X : array-like of shape (n, d)
         return_std : bool, default=False
             Whether to also return the standard deviation of a new target: that of a mixture of the
-            members' distributions. A member that has none has the error of the mixture.
+            members' distributions. A member that has none has the error of the mixture, which is
+            infinite for the first 20 rows.
 
         Returns
         -------
@@ -607,20 +646,22 @@ class MixtureClassifier(Mixture, Classifier):
         self, one: Any, X: Floats, Y: Floats, given: dict[str, Any]
     ) -> Floats:
         labels = self.classes_[Y.argmax(axis=1)]
-        _, P = one.test_then_train(X, labels, return_proba=True, **given)
-        return self._of_all_classes(one, np.nan_to_num(P))
+        _, P, classes = prequential_probabilities(one, X, labels, **given)
+        return self._of_all_classes(classes, np.nan_to_num(P))
 
     def _predicted(self, one: Any, X: Floats) -> Floats:
-        return self._of_all_classes(one, one.predict_proba(X))
+        return self._of_all_classes(one.classes_, one.predict_proba(X))
 
     def _predicted_one(self, one: Any, x: Floats) -> Floats:
         found = one.predict_proba_one(x)
         return np.array([[max(found.get(k, 0.0), _LEAST) for k in self.classes_.tolist()]])
 
-    def _of_all_classes(self, one: Any, P: Floats) -> Floats:
-        """Probabilities >= ε of all classes, (n, c), from those of a member."""
-        wide = np.full((len(P), len(self.classes_)), _LEAST)
-        wide[:, np.searchsorted(self.classes_, one.classes_)] = np.maximum(P, _LEAST)
+    def _of_all_classes(self, classes: Array, P: Floats, least: float = _LEAST) -> Floats:
+        """Values (n, c) of all classes, at least ``least``, from those of some classes."""
+        wide = np.full((len(P), len(self.classes_)), least)
+        known = np.isin(classes, self.classes_)  # a member may have others that were given
+        at = np.searchsorted(self.classes_, classes[known])
+        wide[:, at] = np.maximum(P[:, known], least)
         return wide
 
     def _weigh(self, P: Floats, Y: Floats, s: Floats | None) -> Floats:
@@ -637,19 +678,29 @@ class MixtureClassifier(Mixture, Classifier):
         return np.asarray(np.log(np.einsum("k,knc->nc", weights[:, 0], P)))
 
     def _recall(self, X: Floats) -> Floats:
-        now, classes, exact = np.exp(self._scores(X)), self.classes_, self._exact
-        rows = np.full((len(self._in_use), len(classes)), _FORGOTTEN)
-        for of_member, one in zip(rows, self._in_use, strict=True):
-            remembered = np.maximum(one._remembered_rows, _FORGOTTEN)  # noqa: SLF001
-            of_member[np.searchsorted(classes, one.classes_)] = remembered
-        n = np.exp(self._weights[:, 0] @ np.log(rows))
+        now, fit = np.exp(self._scores(X)), self._exact
+        rows = []
+        for one in self._in_use:
+            remembered = np.broadcast_to(one._remembered_rows, (1, len(one.classes_)))  # noqa: SLF001
+            rows.append(self._of_all_classes(one.classes_, remembered, _FORGOTTEN)[0])
+        n = np.exp(self._weights[:, 0] @ np.log(rows)) / fit._mean_weight  # noqa: SLF001
         known = n / (n + self.n_features_in_ + 1.0)
-        indicators = np.clip(exact._exact_scores(X), 0.0, 1.0)  # noqa: SLF001
-        E = self._of_all_classes(exact, indicators)
+        indicators = np.clip(fit._exact_scores(X), 0.0, 1.0)  # noqa: SLF001
+        E = self._of_all_classes(fit.classes_, indicators)
         forgotten = (1.0 - known) * E / E.sum(axis=1, keepdims=True)
         remembered = known * now / np.maximum((known * now).sum(axis=1, keepdims=True), 1e-12)
         rest = 1.0 - forgotten.sum(axis=1, keepdims=True)
         return np.asarray(np.log(forgotten + rest * remembered + _LEAST**4))
+
+
+def _checked(P: Floats) -> Floats:
+    """Predictions of a member, which must be finite."""
+    if not np.isfinite(P).all():
+        raise NumericalError(
+            "the predictions of all models must be finite, got others. Rescale the columns by "
+            "constants, or use smaller steps."
+        )
+    return P
 
 
 def _shared(weights: list[float]) -> list[float]:

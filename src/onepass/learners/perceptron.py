@@ -110,6 +110,10 @@ class Perceptron(Linear, Classifier):
     fit_intercept: bool = False
     classes: Collection[object] | None = None
 
+    @property
+    def _remembered_rows(self) -> float:
+        return 0.0
+
     def _start(self, d: int, c: int) -> None:
         if self.seed is not None and self.initial == "zeros":
             raise ParameterError(

@@ -488,8 +488,12 @@ class LeastSquares(Learner):
     def _exact_scores(self, X: Floats) -> Floats:
         return least_squares.scores(least_squares.exact_fit(self.state_), X)
 
-    def _familiarity(self, X: Floats) -> Floats:
-        return least_squares.familiarity(self.state_, X)
+    def _familiarity(self, X: Floats) -> Floats | None:
+        return least_squares.familiarity(self.state_, X) if self._is_exact else None
+
+    @property
+    def _mean_weight(self) -> float:
+        return float(least_squares.first_mass(self.state_) / max(self.rows_seen_, 1))
 
     @property
     def _remembered_rows(self) -> Floats:

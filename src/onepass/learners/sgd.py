@@ -83,6 +83,13 @@ class BaseSGD(Linear):
     steps_ = RowCounter()
     statistics_ = CompiledState[Floats](OUTPUT, None)
 
+    def _familiarity(self, X: Floats) -> None:
+        """None, as only the weights are stored."""
+
+    @property
+    def _remembered_rows(self) -> float:
+        return 0.0
+
     def _start(self, d: int, c: int) -> None:
         rule = self._check_parameters()[1]
         start_states(self, d=d, c=c, statistics_=rule.statistics)

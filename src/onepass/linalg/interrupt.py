@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # without enum, whose conversions take 8 µs
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from signal import SIGINT, default_int_handler
 from types import FrameType
 
 
@@ -27,7 +26,7 @@ class Background:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handle a SIGINT."""
         if self.asked:
-            default_int_handler(number, frame)
+            signal.default_int_handler(number, frame)
 
 
 class Interrupt:
@@ -49,9 +48,9 @@ class Interrupt:
     @contextmanager
     def held(self) -> Iterator[None]:
         """A context within which an interrupt sets ``asked`` and is not raised."""
-        before = _signal.getsignal(SIGINT)
+        before = signal.getsignal(signal.SIGINT)
         if threading.current_thread() is not threading.main_thread() or not (
-            before is default_int_handler or isinstance(before, Background)
+            before is signal.default_int_handler or isinstance(before, Background)
         ):
             yield
             return
@@ -64,11 +63,11 @@ class Interrupt:
                     raise
                 self.asked = True
 
-        _signal.signal(SIGINT, note)
+        signal.signal(signal.SIGINT, note)
         try:
             yield
         finally:
-            _signal.signal(SIGINT, before)
+            signal.signal(signal.SIGINT, before)
 
     def raise_pending(self) -> None:
         """Raise the deferred interrupt, if there is one."""

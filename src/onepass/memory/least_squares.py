@@ -437,6 +437,12 @@ def mass(vector: Floats) -> float:
     return float(1.0 / (shares(vector).mean(axis=1) @ (1.0 / np.maximum(masses, 1e-300))))
 
 
+def first_mass(vector: Floats) -> float:
+    """The weight of the rows; of a mixture, in the expert that does not forget."""
+    first = next(iter(experts(vector))) if is_mixture(vector) else vector
+    return float(first[Slot.MASS])
+
+
 def scores(fit: tuple[Floats, Floats, Floats], X: Floats) -> Floats:
     """Predictions of rows, (n, c)."""
     W, m, b = fit
@@ -514,7 +520,7 @@ def familiarity(vector: Floats, X: Floats) -> Floats:
     """How well the leading experts remember rows like these: (1 + max(h − u, 0) / u)⁻⁴, (n, c).
 
     h is the mean leverage of a row in the experts, by their shares, and u that of the rows that
-    they remember. It is 0 without experts, whose fit is that to all rows.
+    they remember. It is 0 without experts and forgetting, as the fit is that to all rows.
     """
     if not is_mixture(vector):
         return np.zeros((len(X), 1))

@@ -69,6 +69,16 @@ def given(**named: Any) -> dict[str, Any]:
     return {name: value for name, value in named.items() if value is not None}
 
 
+def lock_of(estimator: Any) -> Any:
+    """The lock of an estimator, a context manager, which is not part of its state.
+
+    Parameters
+    ----------
+    estimator : estimator
+    """
+    return _LOCKS.get(estimator) or _LOCKS.setdefault(estimator, RLock())
+
+
 class Composite(BaseEstimator):
     """Base class of estimators that learn with copies of ``model``."""
 
@@ -83,7 +93,7 @@ class Composite(BaseEstimator):
 
         Predictions do not wait for it.
         """
-        return _LOCKS.get(self) or _LOCKS.setdefault(self, RLock())
+        return lock_of(self)
 
     @property
     def _returns_proba(self) -> bool:

@@ -145,18 +145,25 @@ class Learner(BaseEstimator, ABC):
     _is_exact: ClassVar[bool] = False  # whether ``_exact_scores`` exists
 
     def _exact_scores(self, X: Floats) -> Floats:
-        """Scores of rows, (n, c), by least squares of all rows so far, equally weighted."""
+        """Scores of rows, (n, c), by least squares of all rows so far, without forgetting."""
         raise NotImplementedError
 
     def _familiarity(self, X: Floats) -> Floats | None:
-        """How well the learner remembers rows like these, in [0, 1], (n, c); None if unknown."""
-        del X
-        return None
+        """How well the learner remembers rows like these, in [0, 1], (n, c); None if unknown.
+
+        It is 1 for learners that do not forget.
+        """
+        return np.ones((len(X), 1))
 
     @property
     def _remembered_rows(self) -> Floats | float:
-        """How many rows of each class the learner has not forgotten, (c,); 0 if unknown."""
-        return 0.0
+        """The weight of the rows of each class that are not forgotten, (c,); 0 if unknown."""
+        return 1e100
+
+    @property
+    def _mean_weight(self) -> float:
+        """The mean weight of the rows, of a learner that ``_is_exact``."""
+        return 1.0
 
     @property
     def _uses_time(self) -> bool:
