@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
@@ -218,8 +219,10 @@ class Mixture(ReadsSingleRows, Learner):
         weights[on] = self._weights
         return weights if isinstance(self, Regressor) else weights[:, 0]
 
-    def _each_learned(self, learned: Callable[[Any], Floats], *, in_place: bool) -> Floats:
-        """Call ``learned`` for each member; return what the members predicted, (K, n, c).
+    def _each_learned(
+        self, learned: Callable[[Any], Floats], *, in_place: bool
+    ) -> tuple[Floats, list[tuple[Any, Exception]]]:
+        """Call ``learned`` for each member; return what they predicted, (K, n, c), and who failed.
 
         Members whose numbers become too large are left out, unless all are. Other errors, such as
         those about times, are raised, unless a member has learned in place.
@@ -237,12 +240,11 @@ class Mixture(ReadsSingleRows, Learner):
             raise failed[0][1]
         for one, _ in failed:
             self._leave_out(one)
-        self.__dict__["_failed"] = failed
-        return np.array(P)
+        return np.array(P), failed
 
-    def _warn_of_failed(self) -> None:
+    def _warn_of(self, failed: list[tuple[Any, Exception]]) -> None:
         """Warn of members that were left out, after the other members have learned."""
-        for one, reason in self.__dict__.pop("_failed", ()):
+        for one, reason in failed:
             warnings.warn(
                 f"{type(self).__name__} continues without {one!r}, which raised: {reason}",
                 MixtureWarning,
@@ -285,8 +287,9 @@ class Mixture(ReadsSingleRows, Learner):
             given = weighted | ({"time": time} if one._uses_time else {})  # noqa: SLF001
             return _checked(self._predicted_and_learned(one, X, Y, given))
 
-        scores = self._weigh(self._each_learned(learned, in_place=False), Y, s)
-        self._warn_of_failed()
+        P, failed = self._each_learned(learned, in_place=False)
+        scores = self._weigh(P, Y, s)
+        self._warn_of(failed)
         return scores
 
     def _learn_plain_row(self, row: Floats, d: int) -> bool:
@@ -305,14 +308,14 @@ class Mixture(ReadsSingleRows, Learner):
 
         try:
             with interrupt.held(), lock_of(self):  # all members learn the row, or none
-                P = self._each_learned(learned, in_place=True)
+                P, failed = self._each_learned(learned, in_place=True)
                 scores = self._weigh(P, Y, row[-1:])
                 self.__dict__["rows_seen_"] += 1
                 if isinstance(self, Classifier):
                     self._calibrate_row(scores, int(y), row[-1:])
         finally:
             interrupt.raise_pending()
-        self._warn_of_failed()
+        self._warn_of(failed)
         return True
 
     def _prepare_single_rows(self) -> None:
@@ -496,8 +499,10 @@ class MixtureRegressor(Mixture, Regressor):
         return np.reshape(one.predict(X), (len(X), self.n_outputs_))
 
     def _predicted_one(self, one: Any, x: Floats) -> Floats:
-        row = np.reshape(one.predict_one(x), (1, -1))
-        return np.broadcast_to(row, (1, self.n_outputs_))
+        prediction = one.predict_one(x)
+        if self.target_ndim_ == 1:
+            return np.array([[prediction]])
+        return np.broadcast_to(prediction, (1, self.n_outputs_))  # a number before the first row
 
     def _weigh(self, P: Floats, Y: Floats, s: Floats | None) -> Floats:
         low, high = self.range_[:, None]
@@ -505,8 +510,10 @@ class MixtureRegressor(Mixture, Regressor):
         highs = np.maximum.accumulate(np.concatenate((high, Y)))
         numbers = self.mixing_.copy()
         P = _limited(P, lows[:-1], highs[:-1])
-        level = np.where(lows[:-1] > highs[:-1], 0.0, lows[:-1])  # errors are small relative to it
-        errors = mixture.weigh(len(P), numbers, Y - P, Y - level, s)
+        targets = Y - lows[:-1]  # errors count as equal if they are small relative to these
+        if low[0, 0] > high[0, 0]:
+            targets[0] = Y[0]
+        errors = mixture.weigh(len(P), numbers, Y - P, targets, s)
         self.__dict__.update(mixing_=numbers, range_=np.array([lows[-1], highs[-1]]))
         return Y - errors
 
@@ -695,7 +702,7 @@ class MixtureClassifier(Mixture, Classifier):
 
 def _checked(P: Floats) -> Floats:
     """Predictions of a member, which must be finite."""
-    if not np.isfinite(P).all():
+    if not (math.isfinite(P.sum()) or np.isfinite(P).all()):
         raise NumericalError(
             "the predictions of all models must be finite, got others. Rescale the columns by "
             "constants, or use smaller steps."
