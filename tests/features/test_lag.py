@@ -247,7 +247,8 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     file.write_text("a,b,y\n" + "".join(f"{a},{b},{t}\n" for (a, b), t in zip(X, y, strict=True)))
 
     def run(*options: str) -> str:
-        words = ["run", str(file), "--target", "y", "-q", "--save", str(model), *options]
+        words = ["run", str(file), "--target", "y", "--model", "rls", "-q"]
+        words += ["--save", str(model), *options]
         assert main(words) == 0
         return capsys.readouterr().out
 

@@ -71,7 +71,8 @@ def test_command_line_accepts_forgetting_by_time(
     hours = np.datetime64("2024-05-01T00:00") + np.timedelta64(30, "m") * np.arange(200)
     lines = [f"{at},{i % 7},{3 * (i % 7) + (i > 100)}" for i, at in enumerate(hours)]
     Path("t.csv").write_text("\n".join(["at,x,y", *lines]) + "\n")
-    call = ["run", "t.csv", "--target", "y", "--drop", "at", "-q", "--save", "m.onepass"]
+    call = ["run", "t.csv", "--target", "y", "--drop", "at", "-q"]
+    call += ["--model", "rls", "--save", "m.onepass"]
     timed = [*call, "--time", "at", "--set", "rls.forgetting=bounded:half_life=5h"]
     assert main(timed) == 0
     model = op.load("m.onepass")

@@ -400,7 +400,7 @@ def test_scores_do_not_depend_on_the_date_format(
             f"{t.strftime(form)},{10 * np.sin(np.pi * t.hour / 12):.3f}\n" for t in stamps
         )
         Path("t.csv").write_text("d,y\n" + rows)
-        message = run(capsys, "run", "t.csv", "--target", "y", "-q")
+        message = run(capsys, "run", "t.csv", "--target", "y", "--model", "rls", "-q")
         tables.append(next(line.split()[:4] for line in message.splitlines() if " rls " in line))
     assert tables[0] == tables[1] == tables[2]
     assert float(tables[0][1].strip("*")) < 1.0

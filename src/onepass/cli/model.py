@@ -98,7 +98,10 @@ def member_weights(learner: Any) -> dict[str, Any]:
     """
     if not (hasattr(learner, "members_") and learner.rows_seen_):
         return {}
-    names = [type(getattr(one, "learner", one)).__name__ for one in learner.members_]
+    names = [
+        "left out" if one is None else type(getattr(one, "learner", one)).__name__
+        for one in learner.members_
+    ]
     weights = learner.weights_.reshape(len(names), -1).round(3).tolist()
     return {
         f"{i + 1} {name}": row[0] if len(row) == 1 else row

@@ -136,7 +136,7 @@ def suggest(
     >>> import onepass as op
     >>> load = np.sin(np.arange(1000) / 12.0 * np.pi) + np.arange(1000) / 500.0
     >>> op.suggest((np.ones((1000, 1)), load)).options
-    '--model rls --lags 1,24'
+    '--model mixture --lags 1,24'
     """
     count = whole(rows, "rows", low=20)
     given = [*reading, *([] if target is None else ["target"])]
