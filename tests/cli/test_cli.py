@@ -134,6 +134,17 @@ def test_single_model_is_saved_to_the_given_file(model: Path) -> None:
     assert op.load(model).rows_seen_ == 300
 
 
+def test_a_guessed_task_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "counts.csv"
+    lines = [f"{i % 5},{i % 2 if i < 3000 else i % 6}" for i in range(5000)]
+    file.write_text("\n".join(["x,y", *lines]) + "\n")
+    for block, code in (("", 2), ("--block 7", 1)):  # before or after rows are learned
+        error = fails(capsys, f"run {file} --target y --model rls {block}", code=code)
+        assert "got 2 in row 3,002 (counting from 0). Pass --task regression" in error
+    for task in ("regression", "classification"):
+        does(f"run {file} --target y --model rls --task {task} -q")
+
+
 def test_predict_with_a_bare_learner_and_recall(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ import csv
 import datetime as dt
 import io
 import json
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -404,3 +405,31 @@ def test_scores_do_not_depend_on_the_date_format(
         tables.append(next(line.split()[:4] for line in message.splitlines() if " rls " in line))
     assert tables[0] == tables[1] == tables[2]
     assert float(tables[0][1].strip("*")) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("form", "sign"),
+    [
+        ("{}%", "'%'"),
+        ("{}.5 %", "'%'"),
+        ("$ {},230.00", "'$'"),
+        ("{} kg", "'kg'"),
+        ("€{} m", "'€'"),
+    ],
+)
+def test_numbers_with_units_are_reported(form: str, sign: str, tmp_path: Path) -> None:
+    file = tmp_path / "t.tsv"
+    lines = [f"{form.format(i % 20)}\t{i % 7}" for i in range(300)]
+    file.write_text("\n".join(["x\ty", *lines]) + "\n", encoding="utf-8")
+    with pytest.warns(MixedColumnWarning, match=f"values are numbers with {re.escape(sign)}"):
+        next(iter(read(file, target="y")))
+    with pytest.raises(TypeMismatchError, match="Pass the plain numbers, or types="):
+        next(iter(read(file, target="x")))
+    assert read(file, target="x", types={"x": "text"}).task == "classification"
+
+
+def test_labels_that_begin_with_digits_are_text(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    lines = [f"{1 + i % 4}{'ab'[i % 2]},{i % 7}" for i in range(300)]
+    file.write_text("\n".join(["x,y", *lines]) + "\n")
+    assert read(file, target="x").task == "classification"

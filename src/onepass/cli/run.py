@@ -276,7 +276,11 @@ def run(
         "every": _EVERY if checkpoint is None else checkpoint, "drift": found,
         "checkpoint": None if save is None else _run_file(save),
     }  # fmt: skip
-    return _execute(models, stream, options, progress, save, report, settings, past, quiet=quiet)
+    guessed = task is None and chosen == "classification"
+    return _execute(
+        models, stream, options, progress, save, report, settings, past, guessed=guessed,
+        quiet=quiet,
+    )  # fmt: skip
 
 
 def _with_intervals(
@@ -376,6 +380,7 @@ def _execute(
     settings: Sequence[str],
     past: int,
     *,
+    guessed: bool,
     quiet: bool,
 ) -> int:
     """Run the evaluation, save its results, and return the exit code."""
@@ -386,7 +391,9 @@ def _execute(
     sample = PastRows(past) if past else None
     with terminable() as code:
         try:
-            found = _train(models, stream, options, progress, settings, sample, quiet=quiet)
+            found = _train(
+                models, stream, options, progress, settings, sample, guessed=guessed, quiet=quiet
+            )
         except KeyboardInterrupt:
             if code() == INTERRUPTED:
                 raise
@@ -429,9 +436,10 @@ def _train(
     settings: Sequence[str],
     sample: "PastRows | None",
     *,
+    guessed: bool,
     quiet: bool,
 ) -> "Report":
-    """Evaluate and train the models on the stream."""
+    """Evaluate and train the models on the stream; the task may be guessed from the first rows."""
     from onepass.evaluate import prequential
 
     before = 0 if progress is None else progress.rows
@@ -453,6 +461,8 @@ def _train(
         def on_block(block: "Rows", predictions: Mapping[str, Any]) -> None:
             nonlocal skipped
             skipped += block.skipped
+            if guessed and block.y is not None:
+                _check_guess(block.y, block.first, stream.name)
             if sample is not None:
                 sample.add(block.X, block.y, predictions)
 
@@ -497,6 +507,24 @@ def _save_results(
         print_message(f"Report without a figure: {report}. {error}", quiet=quiet)
     finally:  # last: the pipe may be closed
         show(found.table())
+
+
+def _check_guess(y: Any, first: int, source: str) -> None:
+    """Raise an error if numbers, of which the first were 0 and 1 and so labels, are others."""
+    import numpy as np
+
+    from onepass.errors import ParameterError
+
+    if y.dtype.kind not in "fiu":
+        return
+    other = np.flatnonzero((y != 0) & (y != 1))
+    if len(other):
+        raise ParameterError(
+            f"{source}: targets must be 0 or 1, as those of the first rows, which were taken for "
+            f"labels, got {y[other[0]]:g} in row {first + other[0]:,} (counting from 0). Pass "
+            "--task regression for numbers, or --task classification for labels.",
+            "run",
+        )
 
 
 def _task(stream: "Stream", source: str) -> str:

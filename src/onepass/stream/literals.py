@@ -62,6 +62,9 @@ _PERIOD = re.compile(
     r"(?:(?P<M>\d{1,9})M)?(?:(?P<S>\d{1,9})(?:\.(?P<f>\d{1,9}))?S)?)?(?P<p>)",
     re.ASCII,
 )
+_AFFIXED = re.compile(
+    r"\s*(?P<before>[$€£¥]?) ?[+-]?\d[\d.,' ]*(?P<after>(?: ?[a-zµ°%/²³]{1,5})?)\s*", re.IGNORECASE
+)
 _LIKELY = re.compile(r"\s*(?:[+-]?(?:[.,P]?\d|P|inf|nan|true|false)|[a-z]{3,9} +\d)", re.IGNORECASE)
 _SPELLINGS = [
     (".", ""),
@@ -69,6 +72,7 @@ _SPELLINGS = [
     *((d, t) for t in ",. \u00a0\u202f'\u2019" for d in ".," if d != t),
 ]
 _HEAD = 256  # number of values from which the likely forms are determined
+_DIFFERENT = 5  # values that are different, below which numbers with a unit may be labels
 _MIN_SHARE = 0.1  # forms of a smaller share of values are ignored: the column is text
 _MAX_SHARE = 0.9  # a larger share of numbers with other separators is an error
 _ARROW = {
@@ -249,7 +253,9 @@ class TextParser:
                 "the column is text.",
             )
         count = f"{fits:,} of the first {total:,} values are {noun}"
-        if what == "zeros":
+        if what == "affixed":
+            shown, ways = f"{count}, as {at}", ["the plain numbers"]
+        elif what == "zeros":
             shown, ways = f"{count}, as {at}", [f"{typing} if they are numbers"]
         else:
             shown = f"{count}, but {at} is not"
@@ -257,9 +263,10 @@ class TextParser:
             options = f"{remedy} and {typing}" if remedy else typing
             ways += [f"{options} to skip rows with other values"] * skip
         advice = f"Pass {', '.join(ways)}{', or ' * bool(ways)}{text} if"
-        if what == "mixed" and target and fits > _MAX_SHARE * total:
+        if what in {"mixed", "affixed"} and target and fits > _MAX_SHARE * total:
+            both = "both: " if what == "mixed" else ""
             raise TypeMismatchError(
-                f"{source}: the target {name!r} must contain numbers or labels, got both: {shown}. "
+                f"{source}: the target {name!r} must contain numbers or labels, got {both}{shown}. "
                 f"{advice} all of them are labels; the task is then classification.",
             )
         if warn:
@@ -276,6 +283,8 @@ class TextParser:
         """Return the form of most values, and the issue to report, if any."""
         free = kind in {None, "quoted"}
         least = max(1, _MIN_SHARE * counts.total()) if free else 0
+        if free and (affixed := _affixed(counts)) is not None:
+            return "text", affixed
         if free and "date_format" not in self.given:
             likely = sum(n for value, n in counts.items() if _LIKELY.match(value))
             if likely < least:
@@ -385,6 +394,19 @@ class TextParser:
         The current thousands separator is not proposed as a decimal separator, nor the reverse.
         """
         return " or ".join([form for form in forms if form in self._proposed][:2])
+
+
+def _affixed(counts: Counter[str]) -> tuple[str, str, int, str, str] | None:
+    """Return the issue of a column of which nearly all values are numbers with a unit or sign."""
+    found: Counter[tuple[str, str]] = Counter()
+    for value, n in counts.items():
+        if (match := _AFFIXED.fullmatch(value)) and (match["before"] or match["after"]):
+            found[match["before"], match["after"].strip()] += n
+    affix, fits = next(iter(found.most_common(1)), (("", ""), 0))
+    if len(counts) < _DIFFERENT or fits <= _MAX_SHARE * counts.total():
+        return None
+    sign = " and ".join(map(repr, filter(None, affix)))
+    return "affixed", f"numbers with {sign}", fits, next(iter(counts)), ""
 
 
 def _try_parse(text: str, parse: _Parse) -> Any:
