@@ -76,8 +76,9 @@ def dates(rng: np.random.Generator, n: int) -> Column:
         ("%Y-%m-%d", {}), ("%Y/%m/%d", {}), ("%d.%m.%Y", {}), ("%b %d, %Y", {}), ("%d %B %Y", {}),
         ("%m/%d/%Y", {"date_format": "%m/%d/%Y"}), ("%d/%m/%Y", {"date_format": "%d/%m/%Y"}),
         ("%d-%m-%Y", {"date_format": "%d-%m-%Y"}), ("%Y-%m", {}),
-        ("%A %d %b %y", {"date_format": "%A %d %b %y"}),
-    )[rng.integers(10)]  # fmt: skip
+        ("%A %d %b %y", {"date_format": "%A %d %b %y"}), ("%d-%b-%y", {}), ("%b-%d-%Y", {}),
+        ("%B %Y", {}),
+    )[rng.integers(13)]  # fmt: skip
     time, digits = (
         ("", 0), (" %H:%M", 4), (" %H:%M:%S", 6), (" %I:%M %p", 4), (" %H:%M:%S.%f", 12)
     )[rng.integers(5)]  # fmt: skip

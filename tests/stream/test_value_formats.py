@@ -181,7 +181,7 @@ def test_nanoseconds_are_preserved_in_text_and_rows() -> None:
 STAMPS = st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1))  # noqa: DTZ001
 FORMS = [
     "%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%b %d %Y", "%b %d, %Y",
-    "%d %B %Y", "%Y-%m",
+    "%d %B %Y", "%Y-%m", "%b-%d-%Y", "%B %Y", "%d-%b-%y",
 ]  # fmt: skip
 TIMES = ["", " %H:%M", "T%H:%M:%S", " %I:%M %p", " %H:%M:%S.%f"]
 
@@ -426,6 +426,13 @@ def test_numbers_with_units_are_reported(form: str, sign: str, tmp_path: Path) -
     with pytest.raises(TypeMismatchError, match="Pass the plain numbers, or types="):
         next(iter(read(file, target="x")))
     assert read(file, target="x", types={"x": "text"}).task == "classification"
+
+
+@pytest.mark.parametrize("form", ["{}Q1", "{}-W07", "{} q3"])
+def test_quarters_and_weeks_are_reported(form: str) -> None:
+    with pytest.warns(MixedColumnWarning, match="are quarters or weeks, .* Pass the first days"):
+        (rows,) = read(table([form.format(1980 + i) for i in range(20)]))
+    assert rows.X["c"].dtype.kind == "O"
 
 
 def test_labels_that_begin_with_digits_are_text(tmp_path: Path) -> None:

@@ -43,7 +43,8 @@ _EXPLICIT_BOOLS = {"t": 1.0, "yes": 1.0, "1.0": 1.0, "f": 0.0, "no": 0.0, "0.0":
 _BASIC = "%Y%m%d"  # a date only if the type is given
 _DAYS = (
     ISO, "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%b %d %Y",
-    "%B %d %Y", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%Y-%m", _BASIC,
+    "%B %d %Y", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%b-%d-%Y", "%b %Y", "%B %Y", "%Y-%m",
+    "%d-%b-%y", "%m/%d/%y", "%d/%m/%y", _BASIC,
 )  # fmt: skip
 _HALF = r"(?: ?(?P<p>[AaPp])\.?[Mm]\.?)?"
 _STAMP = re.compile(
@@ -65,7 +66,10 @@ _PERIOD = re.compile(
 _AFFIXED = re.compile(
     r"\s*(?P<before>[$€£¥]?) ?[+-]?\d[\d.,' ]*(?P<after>(?: ?[a-zµ°%/²³]{1,5})?)\s*", re.IGNORECASE
 )
-_LIKELY = re.compile(r"\s*(?:[+-]?(?:[.,P]?\d|P|inf|nan|true|false)|[a-z]{3,9} +\d)", re.IGNORECASE)
+_PART_OF_YEAR = re.compile(r"\s*\d{4}[ -]?[QWqw]\d{1,2}\s*")
+_LIKELY = re.compile(
+    r"\s*(?:[+-]?(?:[.,P]?\d|P|inf|nan|true|false)|[a-z]{3,9}[ -]+\d)", re.IGNORECASE
+)
 _SPELLINGS = [
     (".", ""),
     (",", ""),
@@ -254,7 +258,8 @@ class TextParser:
             )
         count = f"{fits:,} of the first {total:,} values are {noun}"
         if what == "affixed":
-            shown, ways = f"{count}, as {at}", ["the plain numbers"]
+            ways = ["the first days" if noun == "quarters or weeks" else "the plain numbers"]
+            shown = f"{count}, as {at}"
         elif what == "zeros":
             shown, ways = f"{count}, as {at}", [f"{typing} if they are numbers"]
         else:
@@ -397,16 +402,19 @@ class TextParser:
 
 
 def _affixed(counts: Counter[str]) -> tuple[str, str, int, str, str] | None:
-    """Return the issue of a column of which nearly all values are numbers with a unit or sign."""
+    """Return the issue of a column of numbers with a unit or sign, or of quarters or weeks."""
     found: Counter[tuple[str, str]] = Counter()
     for value, n in counts.items():
-        if (match := _AFFIXED.fullmatch(value)) and (match["before"] or match["after"]):
+        if _PART_OF_YEAR.fullmatch(value):
+            found["", ""] += n
+        elif (match := _AFFIXED.fullmatch(value)) and (match["before"] or match["after"]):
             found[match["before"], match["after"].strip()] += n
     affix, fits = next(iter(found.most_common(1)), (("", ""), 0))
     if len(counts) < _DIFFERENT or fits <= _MAX_SHARE * counts.total():
         return None
     sign = " and ".join(map(repr, filter(None, affix)))
-    return "affixed", f"numbers with {sign}", fits, next(iter(counts)), ""
+    noun = f"numbers with {sign}" if sign else "quarters or weeks"
+    return "affixed", noun, fits, next(iter(counts)), ""
 
 
 def _try_parse(text: str, parse: _Parse) -> Any:
