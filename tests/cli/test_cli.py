@@ -134,6 +134,15 @@ def test_single_model_is_saved_to_the_given_file(model: Path) -> None:
     assert op.load(model).rows_seen_ == 300
 
 
+def test_numbered_rows_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "r.csv"
+    pd.DataFrame({"x": np.arange(50) % 7, "y": np.arange(50) % 5 / 2}).to_csv(file)  # with an index
+    does(f"run {file} --target y --model rls")
+    assert "Column '' increases by 1 in each row. If it numbers" in capsys.readouterr().err
+    assert main(["run", str(file), "--target", "y", "--model", "rls", "--drop", '""']) == 0
+    assert "increases by 1" not in capsys.readouterr().err
+
+
 def test_a_guessed_task_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "counts.csv"
     lines = [f"{i % 5},{i % 2 if i < 3000 else i % 6}" for i in range(5000)]

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import feather
 
 from onepass import stream
 from onepass.errors import ParameterError, SourceError
@@ -106,6 +109,17 @@ def test_other_suffixes_are_refused(name: str, tmp_path: Path) -> None:
 def test_missing_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"t\.csv must be a file.*, got: No such"):
         stream.write(blocks(), tmp_path / "none" / "t.csv")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "feather"])
+def test_an_index_without_a_name_is_no_feature(ending: str, tmp_path: Path) -> None:
+    file = tmp_path / f"t.{ending}"
+    frame = pd.DataFrame({"a": [1.0, 2.0], "y": [3.0, 4.0]}, index=[7, 3])
+    table = pa.Table.from_pandas(frame)
+    (pq.write_table if ending == "parquet" else feather.write_feather)(table, file)
+    assert "__index_level_0__" in table.column_names
+    (rows,) = stream.read(file, target="y")
+    assert list(rows.X.names) == ["a"]
 
 
 def test_parquet_column_keeps_its_type(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ def _split(_: object, tokens: Sequence[Token]) -> tuple[str, ...]:
         rows = [next(csv.reader([token.value], strict=True), []) for token in tokens]
     except csv.Error as error:
         raise ValueError(f"names with a comma must be quoted as in CSV: {error}.") from None
-    return tuple(name for row in rows for name in row if name)
+    pairs = zip(tokens, rows, strict=True)
+    return tuple(name for token, row in pairs for name in row if name or '""' in token.value)
 
 
 def _equated(_: object, tokens: Sequence[Token]) -> tuple[str, ...]:

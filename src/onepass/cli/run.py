@@ -109,6 +109,7 @@ def _check_saved(
     return False
 
 
+_NUMBERED = 20  # first rows, from which a column that numbers the rows is recognised
 _EVERY = 60.0  # default seconds between two checkpoints
 
 
@@ -461,6 +462,8 @@ def _train(
         def on_block(block: "Rows", predictions: Mapping[str, Any]) -> None:
             nonlocal skipped
             skipped += block.skipped
+            if block.first == 0:
+                _hint_of_numbered_rows(block.X, quiet=quiet)
             if guessed and block.y is not None:
                 _check_guess(block.y, block.first, stream.name)
             if sample is not None:
@@ -507,6 +510,17 @@ def _save_results(
         print_message(f"Report without a figure: {report}. {error}", quiet=quiet)
     finally:  # last: the pipe may be closed
         show(found.table())
+
+
+def _hint_of_numbered_rows(X: Any, *, quiet: bool) -> None:
+    """Print the columns of numbers that increase by 1 in each of the first rows."""
+    import numpy as np
+
+    for name in X.names if len(X) >= _NUMBERED else ():
+        if X[name].dtype.kind in "fiu" and (np.diff(X[name]) == 1.0).all():
+            drop = f"--drop {name}" if name else "--drop '\"\"'"
+            text = f"Column {name!r} increases by 1 in each row. If it numbers the rows: {drop}."
+            print_message(text, quiet=quiet)
 
 
 def _check_guess(y: Any, first: int, source: str) -> None:

@@ -11,6 +11,7 @@ the file is one row group.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
@@ -25,12 +26,19 @@ from onepass.stream.sources import HEAD_ROWS, BaseSource, Chunk
 from onepass.types import Array
 from onepass.validation.table import dates_of
 
+_INDEX = re.compile(r"__index_level_\d+__")
+
 
 def flat_columns(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
-    """Yield the columns of a table or a batch by their full names; structs are flattened."""
+    """Yield the columns of a table or a batch by their full names; structs are flattened.
+
+    An index without a name, which pandas has written as a column, is left out.
+    """
     left = list(zip(table.schema.names, table.columns, strict=True))[::-1]
     while left:
         name, column = left.pop()
+        if _INDEX.fullmatch(name):
+            continue
         if not pa.types.is_struct(column.type):
             yield name, column
             continue
