@@ -11,6 +11,7 @@
 
 enum {
     GRACE = 20,   /* rows of a leaf between two tests of its cuts */
+    WAIT = 60,    /* rows after which a feature with few values is replaced */
     KNOWN = 64,   /* rows after which the errors of regressions are compared */
     FADES = 64,   /* rows of a leaf after which its sums fade at once */
     OF_PARENT = 30,    /* weight of the parent's rows in the sums of a child */
@@ -353,7 +354,7 @@ static Split best_split(const Forest *f, const double *cell)
     for (ptrdiff_t i = 0; i < (f->c ? 1 : f->C); i++)
         some += absent[i];
     for (int missing = 0; missing < (some > 0.0 ? 2 : 1); missing++)
-        for (int cut = 0; cut < (int)cell[1]; cut++) {
+        for (int cut = 0; cut < (int)cell[1] + missing; cut++) { /* the last: values and none */
             for (ptrdiff_t i = 0; i < S; i++) {
                 left[i] = missing ? 0.0 : absent[i];
                 for (int b = 0; b <= cut; b++)
@@ -398,7 +399,8 @@ static void divide(const Forest *f, ptrdiff_t t, double *node, const double *cel
 {
     double *tree = tree_of(f, t), *leaf = leaf_of(f, tree, (ptrdiff_t)node[CHILD]);
     double *twin = leaf_of(f, tree, (ptrdiff_t)tree[TREE_LEAVES]);
-    const double at[] = {cell[0], cell[2 + split.cut], split.missing, 2.0 * tree[TREE_LEAVES] - 1.0};
+    const double cut = split.cut < (int)cell[1] ? cell[2 + split.cut] : FOREST_LARGEST;
+    const double at[] = {cell[0], cut, split.missing, 2.0 * tree[TREE_LEAVES] - 1.0};
     double *sums = f->sums, *left = node_of(tree, (ptrdiff_t)at[3]);
     const double *bins = cell + 2 + CUTS;
     const ptrdiff_t S = f->S;
@@ -446,7 +448,8 @@ static void try_split(const Forest *f, ptrdiff_t t, double *node)
         } else {
             second = fmax(second, split.gain);
         }
-        if (split.gain <= 0.0)
+        const int seen = cell[1] == CUTS || (f->K < f->d && leaf[LEAF_ROWS] >= WAIT);
+        if (split.gain <= 0.0 && seen) /* else wait for its first values */
             draw_feature(f, t, leaf, k);
     }
     if (!(first.gain > USEFUL))

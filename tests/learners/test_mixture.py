@@ -233,6 +233,8 @@ def test_copies_and_files_continue_alike(
 
 
 def test_an_interrupt_follows_the_row() -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored
+
     class Interrupting(op.SGDRegressor):
         def _learn_in_place(self, *given: Any) -> bool:
             os.kill(os.getpid(), signal.SIGINT)
@@ -241,8 +243,11 @@ def test_an_interrupt_follows_the_row() -> None:
     X, y = np.random.default_rng(0).normal(size=(50, 2)), np.arange(50.0)
     model = op.Mixture([Interrupting(), op.RLSRegressor()]).fit(X, y)
     model._prepare_single_rows()
-    with pytest.raises(KeyboardInterrupt):
-        model.learn_one(X[0], 1.0)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            model.learn_one(X[0], 1.0)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert model.rows_seen_ == 51
     assert [one.rows_seen_ for one in model.members_] == [51, 51]
 

@@ -430,7 +430,7 @@ def test_numbers_with_units_are_reported(form: str, sign: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("form", ["{}Q1", "{}-W07", "{} q3"])
 def test_quarters_and_weeks_are_reported(form: str) -> None:
-    with pytest.warns(MixedColumnWarning, match="are quarters or weeks, .* Pass the first days"):
+    with pytest.warns(MixedColumnWarning, match="quarters or weeks, not dates, .* the first days"):
         (rows,) = read(table([form.format(1980 + i) for i in range(20)]))
     assert rows.X["c"].dtype.kind == "O"
 
@@ -440,3 +440,21 @@ def test_labels_that_begin_with_digits_are_text(tmp_path: Path) -> None:
     lines = [f"{1 + i % 4}{'ab'[i % 2]},{i % 7}" for i in range(300)]
     file.write_text("\n".join(["x,y", *lines]) + "\n")
     assert read(file, target="x").task == "classification"
+
+
+def test_frames_one_after_the_other(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1.0, None, 3.0, 4.0], "b": ["x", "y", "x", None], "y": range(4)})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    halves = [frame[:2], frame[2:]]
+    expected = next(iter(read(frame, target="y")))
+    for source in (
+        halves,
+        iter(halves),
+        (pl.from_pandas(half) for half in halves),
+        pd.read_csv(tmp_path / "t.csv", chunksize=2),
+    ):
+        (rows,) = read(source, target="y")
+        assert rows.y.tolist() == expected.y.tolist()
+        for name in ("a", "b"):
+            np.testing.assert_array_equal(rows.X[name], expected.X[name])
+    assert read(halves, target="y").n_rows == 4

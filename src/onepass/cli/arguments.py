@@ -151,7 +151,7 @@ class Files:
         return {
             "columns": list(self.columns) or None,
             "drop": self.drop,
-            "types": pairs(self.types),
+            "types": {name: kind for name, _, kind in (one.rpartition("=") for one in self.types)},
             "na": self.na,
             "format": self.format,
             "delimiter": self.delimiter,

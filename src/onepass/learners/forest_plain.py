@@ -18,7 +18,17 @@ from onepass.memory.vector import Slot as LeastSquaresSlot
 from onepass.types import Floats
 
 # Equal to the constants of native/core/forest.c
-GRACE, KNOWN, FADES, OF_PARENT, INHERITED, LEAST, FARTHEST, LOGS = 20, 64, 64, 30, 8, 5, 4.0, 8
+GRACE, WAIT, KNOWN, FADES, OF_PARENT, INHERITED, LEAST, FARTHEST, LOGS = (
+    20,
+    60,
+    64,
+    64,
+    30,
+    8,
+    5,
+    4.0,
+    8,
+)
 RATE, NONE = 6.0, 0.0024787521766663585
 OF_LEAF, OF_TREE, OF_TARGETS = 0.02, 0.005, 0.002
 SURE, TIE, USEFUL, CHANGED, FLOOR, SMALL = 0.01, 0.05, 0.005, 0.001, 0.02, 1e-12
@@ -357,7 +367,7 @@ class _Forest(Parts):
         bins, found = cell["bins"], (-1.0, 0, 0)
         both = np.add.accumulate(bins)[-1]
         for missing in range(2 if self._weight(bins[-1]) > 0.0 else 1):
-            for cut in range(int(cell["count"])):
+            for cut in range(int(cell["count"]) + missing):  # the last: values and none
                 first = np.zeros_like(both) if missing else bins[-1]
                 left = np.add.accumulate(np.vstack((first, bins[: cut + 1])))[-1]
                 gain = self._gain(left, both - left, both)
@@ -369,14 +379,16 @@ class _Forest(Parts):
         """Divide the leaf of a node if one of its cuts is clearly the best."""
         if tree["leaves"] == self.head[Slot.LIMIT]:
             return
-        cells, second, first, chosen = tree["leaf"][int(node[3])]["cells"], 0.0, (-1.0, 0, 0), -1
+        at, second, first, chosen = int(node[3]), 0.0, (-1.0, 0, 0), -1
+        cells = tree["leaf"][at]["cells"]
         for k in range(self.K):
             split = self._best_split(cells[k])
             if split[0] > first[0] + EQUAL:
                 second, first, chosen = max(second, first[0]), split, k
             else:
                 second = max(second, split[0])
-            if split[0] <= 0.0:
+            waited = self.d > self.K and tree["leaf"]["rows"][at] >= WAIT
+            if split[0] <= 0.0 and (cells["count"][k] == CUTS or waited):
                 self._draw_feature(t, tree, cells, k)
         if not first[0] > USEFUL:
             return
@@ -400,7 +412,8 @@ class _Forest(Parts):
                 sums[side] *= OF_PARENT / total
         children = tree["nodes"][2 * n - 1 : 2 * n + 1]
         children[:, 0], children[:, 3] = -1.0, (node[3], n)
-        node[:] = cell["feature"], cell["cuts"][cut], missing, 2 * n - 1
+        at = cell["cuts"][cut] if cut < cell["count"] else LARGEST
+        node[:] = cell["feature"], at, missing, 2 * n - 1
         if self.bayes:
             largest = np.add.accumulate(leaf["model"][:, :, 0])[-1].max()
             if largest > OF_PARENT:

@@ -258,7 +258,9 @@ class TextParser:
             )
         count = f"{fits:,} of the first {total:,} values are {noun}"
         if what == "affixed":
-            ways = ["the first days" if noun == "quarters or weeks" else "the plain numbers"]
+            ways = [
+                "the first days" if noun == "quarters or weeks, not dates" else "the plain numbers"
+            ]
             shown = f"{count}, as {at}"
         elif what == "zeros":
             shown, ways = f"{count}, as {at}", [f"{typing} if they are numbers"]
@@ -413,7 +415,7 @@ def _affixed(counts: Counter[str]) -> tuple[str, str, int, str, str] | None:
     if len(counts) < _DIFFERENT or fits <= _MAX_SHARE * counts.total():
         return None
     sign = " and ".join(map(repr, filter(None, affix)))
-    noun = f"numbers with {sign}" if sign else "quarters or weeks"
+    noun = f"numbers with {sign}" if sign else "quarters or weeks, not dates"
     return "affixed", noun, fits, next(iter(counts)), ""
 
 

@@ -51,7 +51,8 @@ def _open_source(source: Any, reading: ReadOptions) -> Source:
         if len(files) == 1 and not files[0].partitions:
             return reading.file(files[0].file)
         return FileSequence(files, title, reading)
-    if isinstance(source, io.IOBase) or callable(getattr(source, "read", None)):
+    chunked = hasattr(source, "get_chunk")  # pandas.read_csv(chunksize=...), an iterator of frames
+    if isinstance(source, io.IOBase) or (callable(getattr(source, "read", None)) and not chunked):
         name = getattr(source, "name", None)
         return reading.stream(source, name if isinstance(name, str) else "the file object")
     in_memory = _in_memory(source, reading.skip)

@@ -25,7 +25,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import narwhals.stable.v1 as nw
@@ -35,7 +35,7 @@ import pyarrow as pa
 from onepass.errors import ColumnError, OnepassError, ShapeError, TypeMismatchError
 from onepass.types import Array, ArrayLike
 from onepass.validation.frames import plain_array
-from onepass.validation.table import Table, series_values
+from onepass.validation.table import Table, is_frame, series_values
 
 HEAD_ROWS = 1024
 """Number of rows used for inference and fingerprints, independent of the block size."""
@@ -323,7 +323,7 @@ class RowIterable(BaseSource):
 
     A row is a dict of named features, or a pair (x, y). x is a dict or an array of shape (d,). y is
     a number, a label, None if unknown, or, for several targets, a dict or an array of shape (c,).
-    Dicts need not have the same keys.
+    Dicts need not have the same keys. DataFrames of several rows each may take the place of rows.
 
     Parameters
     ----------
@@ -339,6 +339,8 @@ class RowIterable(BaseSource):
         self, rows: Iterable[object], name: str = "iterable", *, skip: bool = False
     ) -> None:
         n_rows = len(rows) if isinstance(rows, Sequence) else None
+        if isinstance(rows, Sequence) and rows and is_frame(rows[0]):
+            n_rows = sum(map(len, rows))
         super().__init__(name, n_rows, repeatable=not isinstance(rows, Iterator), prefetch=False)
         self._rows, self._skip = rows, skip
 
@@ -349,7 +351,13 @@ class RowIterable(BaseSource):
         """Yield the rows in blocks; no row is requested before it is needed."""
         del names, start  # the caller selects and skips
         rows = iter(self._rows)
-        done = 0
+        first = list(islice(rows, 1))
+        if first and is_frame(first[0]):
+            for frame in chain(first, rows):
+                for chunk in Frame(frame, self.name).chunks(None, block):
+                    yield replace(chunk, fraction=None)
+            return
+        rows, done = chain(first, rows), 0
         parts: _RowSplitter | None = None
         while taken := list(islice(rows, block)):
             parts = parts or _RowSplitter(self.located, pairs=_is_pair(taken[0]))
