@@ -11,11 +11,10 @@ variance that it removes, splits the leaf if at least 0.005 is gained and [3]
 with g₂ the largest gain of another feature and w the weight of the rows; missing values go where
 the gain is larger, or have a side of their own. Features without gain are replaced by others. Sums
 fade by 0.999 per row, and the children of a leaf keep what it has learned, with a small weight. A
-leaf of classes predicts
-their shares or naive Bayes [4], whichever has had fewer errors in about the last 50 rows. In a
-regression, least squares is fitted to all rows, and the trees learn its residuals; a leaf predicts
-their mean or, with at most 32 features, by least squares of its own rows, started from that of its
-parent [5], whichever has had smaller errors.
+leaf of classes predicts their shares or naive Bayes [4], whichever has had fewer errors in about
+the last 50 rows. In a regression, least squares is fitted to all rows, and the trees learn its
+residuals; a leaf predicts their mean or, with at most 32 features, by least squares of its own
+rows, started from that of its parent [5], whichever has had smaller errors.
 
 The weight of a tree in a prediction is (1 − e)³ with classes, and 1/e in a regression, with e the
 faded mean of its errors. A tree is reset if e has become larger, by Bernstein's inequality for the
