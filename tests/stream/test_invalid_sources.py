@@ -176,3 +176,15 @@ def test_multi_level_column_names_are_refused() -> None:
 def test_unnamed_targets_that_are_all_missing_are_refused() -> None:
     pair = (np.eye(2), [np.nan, np.nan])
     refused(SourceError, "must contain targets, but they are missing in all of its 2 rows", pair)
+
+
+def test_a_connection_that_ends_is_one_sentence() -> None:
+    class Ending(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            if self.tell() and size:
+                raise RuntimeError("received 9 of 90 bytes")
+            return super().read(9)
+
+    message = r"must be complete, .*received 9 of 90 bytes\)\. Copy or download"
+    with pytest.raises(SourceError, match=message):
+        list(read(Ending(b"x,y\n1,2\n" * 9), target="y"))

@@ -14,7 +14,6 @@ import lzma
 import os
 import re
 import tempfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -213,7 +212,7 @@ class Bytes:
         self._inner: Any = _Buffered(_Encoded(source) if text else source)
         self._packed = False
         try:
-            head = self._inner.look(max(map(len, _UNPACK)))
+            head = self.look(max(map(len, _UNPACK)))
             for mark, unpack in _UNPACK.items():
                 if head.startswith(mark):
                     self._packed = True
@@ -270,11 +269,13 @@ class Bytes:
         """Convert exceptions of a damaged file to SourceError."""
         try:
             yield
-        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        except SourceError:
+            raise
+        except Exception as error:  # those of decompression and of file systems have no base class
             packed = "must be a complete compressed file" if self._packed else "must be complete"
             raise SourceError(
-                f"{self.name} {packed}, got a truncated or damaged one ({error}). Copy "
-                "or download the file again.",
+                f"{self.name} {packed}, got a truncated or damaged one "
+                f"({_without_secrets(str(error))}). Copy or download the file again.",
             ) from error
 
 
