@@ -11,7 +11,7 @@
 
 enum {
     GRACE = 20,   /* rows of a leaf between two tests of its cuts */
-    WAIT = 60,    /* rows after which a feature with few values is replaced */
+    WAIT = 60,    /* rows after which a leaf no longer waits for the cuts of a feature */
     KNOWN = 64,   /* rows after which the errors of regressions are compared */
     FADES = 64,   /* rows of a leaf after which its sums fade at once */
     OF_PARENT = 30,    /* weight of the parent's rows in the sums of a child */
@@ -354,7 +354,7 @@ static Split best_split(const Forest *f, const double *cell)
     for (ptrdiff_t i = 0; i < (f->c ? 1 : f->C); i++)
         some += absent[i];
     for (int missing = 0; missing < (some > 0.0 ? 2 : 1); missing++)
-        for (int cut = 0; cut < (int)cell[1] + missing; cut++) { /* the last: values and none */
+        for (int cut = 0; cut < (int)cell[1] + missing; cut++) { /* the last one is above all values */
             for (ptrdiff_t i = 0; i < S; i++) {
                 left[i] = missing ? 0.0 : absent[i];
                 for (int b = 0; b <= cut; b++)
@@ -435,6 +435,7 @@ static void try_split(const Forest *f, ptrdiff_t t, double *node)
     double *tree = tree_of(f, t), *leaf = leaf_of(f, tree, (ptrdiff_t)node[CHILD]);
     double second = 0.0, weight = 0.0;
     ptrdiff_t chosen = -1;
+    int known = 1; /* whether all features have their cuts */
     Split first = {-1.0, 0, 0};
     if (tree[TREE_LEAVES] == f->head[FOREST_LIMIT])
         return;
@@ -448,11 +449,12 @@ static void try_split(const Forest *f, ptrdiff_t t, double *node)
         } else {
             second = fmax(second, split.gain);
         }
-        const int seen = cell[1] == CUTS || (f->K < f->d && leaf[LEAF_ROWS] >= WAIT);
-        if (split.gain <= 0.0 && seen) /* else wait for its first values */
+        const int full = cell[1] == CUTS;
+        known = known && full;
+        if (split.gain <= 0.0 && (full || (f->K < f->d && leaf[LEAF_ROWS] >= WAIT)))
             draw_feature(f, t, leaf, k);
     }
-    if (!(first.gain > USEFUL))
+    if (!(first.gain > USEFUL) || !(known || leaf[LEAF_ROWS] >= WAIT))
         return;
     const double *cell = cell_of(f, leaf, chosen), *bins = cell + 2 + CUTS;
     for (ptrdiff_t i = 0; i < BINS * f->S; i++)

@@ -430,7 +430,9 @@ def test_numbers_with_units_are_reported(form: str, sign: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("form", ["{}Q1", "{}-W07", "{} q3"])
 def test_quarters_and_weeks_are_reported(form: str) -> None:
-    with pytest.warns(MixedColumnWarning, match="quarters or weeks, not dates, .* the first days"):
+    with pytest.warns(
+        MixedColumnWarning, match="quarters or weeks, not dates, .* the first day of"
+    ):
         (rows,) = read(table([form.format(1980 + i) for i in range(20)]))
     assert rows.X["c"].dtype.kind == "O"
 

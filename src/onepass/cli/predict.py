@@ -78,28 +78,26 @@ def _compare_with_recall(fitted: Any, blocks: Iterable["Rows"], *, quiet: bool) 
     import numpy as np
 
     rest = iter(blocks)
-    for block in rest:
-        if len(block.X) < _FEWEST:
-            yield block
-            break
-        X = block.X[:: -(-len(block.X) // _COMPARED)]
+    first = next(rest, None)
+    if first is None:
+        return
+    if len(first.X) >= _FEWEST:
+        X = first.X[:: -(-len(first.X) // _COMPARED)]
         now, past = np.asarray(fitted.predict(X)), np.asarray(fitted.recall(X))
         if now.dtype.kind == "f":
-            spread = max(float(np.std(past)), 1e-300)
-            differs = np.mean(np.abs(now - past)) > _DIFFERENT * spread
-            text = f"by {np.mean(np.abs(now - past)):.3g} in the mean"
+            mean = float(np.mean(np.abs(now - past)))
+            spread = max(float(np.std(past)), 1e-6 * float(np.max(np.abs(past))))
+            differs, text = mean > _DIFFERENT * spread, f"by {mean:.3g} on average"
         else:
-            differs = np.mean(now != past) > _DIFFERENT
-            text = f"in {np.mean(now != past):.0%} of the rows"
+            share = float(np.mean(now != past))
+            differs, text = share > _DIFFERENT, f"in {share:.0%} of the rows"
         if differs:
             print_message(
-                f"Predictions are those of the next row. As those of rows of the whole past "
-                f"(--recall), {len(X):,} of the first rows would differ {text}.",
+                "Predictions are for the next row. Predictions for rows of the past (--recall) "
+                f"differ {text}; {len(X):,} rows were compared.",
                 quiet=quiet,
             )
-        yield block
-        break
-    yield from rest
+    yield from chain([first], rest)
 
 
 def _mismatches(missing: list[str], unused: list[str]) -> Iterator[str]:

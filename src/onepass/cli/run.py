@@ -332,7 +332,7 @@ def _print_past(models: Mapping[str, Any], sample: "PastRows", *, quiet: bool) -
             print_message(text, quiet=quiet)
             continue
         labels = [str(label) for label in errors.labels]
-        what = f"labels, {join_names(labels)}" if labels else "them"
+        what = f"the labels {join_names(labels)}" if labels else "them"
         text = f"{text} The model has forgotten {what}."
         if errors.recalled is not None:
             text += " Its predictions are for the next row; for rows of the past: predict --recall."

@@ -166,8 +166,8 @@ class ReadsSingleRows:
 class InPlace(ReadsSingleRows):
     """Mixin for learners whose rows are learned in place, in an array of the instance.
 
-    Copies of a learner share the array until the next row
-    of one of them, before which it is copied.
+    Copies of a learner share the array until the next row of one of them, before which it is
+    copied.
     """
 
     rows_seen_: Any = _RowsLearned()
@@ -190,7 +190,7 @@ class InPlace(ReadsSingleRows):
 
 
 class SingleRows:
-    """Learning and prediction of single rows of plain numbers by a learner that is `InPlace`.
+    """Learning and prediction of single rows of plain numbers by a learner.
 
     A subclass defines ``learn_one`` and ``_scores_of``. The methods return False or None for rows
     that must be validated first.

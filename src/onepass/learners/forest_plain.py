@@ -367,7 +367,7 @@ class _Forest(Parts):
         bins, found = cell["bins"], (-1.0, 0, 0)
         both = np.add.accumulate(bins)[-1]
         for missing in range(2 if self._weight(bins[-1]) > 0.0 else 1):
-            for cut in range(int(cell["count"]) + missing):  # the last: values and none
+            for cut in range(int(cell["count"]) + missing):  # the last is above all values
                 first = np.zeros_like(both) if missing else bins[-1]
                 left = np.add.accumulate(np.vstack((first, bins[: cut + 1])))[-1]
                 gain = self._gain(left, both - left, both)
@@ -380,17 +380,17 @@ class _Forest(Parts):
         if tree["leaves"] == self.head[Slot.LIMIT]:
             return
         at, second, first, chosen = int(node[3]), 0.0, (-1.0, 0, 0), -1
-        cells = tree["leaf"][at]["cells"]
+        cells, waited = tree["leaf"][at]["cells"], tree["leaf"]["rows"][at] >= WAIT
+        full = cells["count"] == CUTS
         for k in range(self.K):
             split = self._best_split(cells[k])
             if split[0] > first[0] + EQUAL:
                 second, first, chosen = max(second, first[0]), split, k
             else:
                 second = max(second, split[0])
-            waited = self.d > self.K and tree["leaf"]["rows"][at] >= WAIT
-            if split[0] <= 0.0 and (cells["count"][k] == CUTS or waited):
+            if split[0] <= 0.0 and (full[k] or (waited and self.d > self.K)):
                 self._draw_feature(t, tree, cells, k)
-        if not first[0] > USEFUL:
+        if not first[0] > USEFUL or not (full.all() or waited):
             return
         cell = cells[chosen]
         weight = self._weight(cell["bins"])

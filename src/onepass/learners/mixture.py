@@ -67,7 +67,7 @@ _SHARE = 0.01  # α of (1)
 _LEAST = 1e-4  # ε of (1)
 _FORGOTTEN = 1e-3  # the least number of rows in (3)
 _UNKNOWN = 4e307  # the least target before the first one
-_LARGEST = 1e100  # number of a row, target or weight that all members can learn
+_LARGEST = 1e100  # the largest number in rows, targets and weights
 
 
 @dataclass(eq=False, repr=False)
@@ -471,9 +471,9 @@ class MixtureRegressor(Mixture, Regressor):
     Attributes
     ----------
     weights_ : ndarray of shape (K, c)
-        The weights of the K models, for each output; 0 for one that was left out after an error.
+        The weights of the K models, for each output; 0 for one that is left out.
     members_ : list
-        The fitted models; None for one that was left out.
+        The fitted models; None for one that is left out.
     n_features_in_, n_outputs_, rows_seen_ : int
     """
 
@@ -625,9 +625,9 @@ class MixtureClassifier(Mixture, Classifier):
     classes_ : ndarray of shape (c,)
         Labels seen or given in advance, sorted.
     weights_ : ndarray of shape (K,)
-        The weights of the K models; 0 for one that was left out after an error.
+        The weights of the K models; 0 for one that is left out.
     members_ : list
-        The fitted models; None for one that was left out.
+        The fitted models; None for one that is left out.
     n_features_in_, rows_seen_ : int
     """
 

@@ -258,10 +258,7 @@ class TextParser:
             )
         count = f"{fits:,} of the first {total:,} values are {noun}"
         if what == "affixed":
-            ways = [
-                "the first days" if noun == "quarters or weeks, not dates" else "the plain numbers"
-            ]
-            shown = f"{count}, as {at}"
+            shown, ways = f"{count}, as {at}", [remedy]
         elif what == "zeros":
             shown, ways = f"{count}, as {at}", [f"{typing} if they are numbers"]
         else:
@@ -415,8 +412,11 @@ def _affixed(counts: Counter[str]) -> tuple[str, str, int, str, str] | None:
     if len(counts) < _DIFFERENT or fits <= _MAX_SHARE * counts.total():
         return None
     sign = " and ".join(map(repr, filter(None, affix)))
-    noun = f"numbers with {sign}" if sign else "quarters or weeks, not dates"
-    return "affixed", noun, fits, next(iter(counts)), ""
+    if not sign:
+        noun, remedy = "quarters or weeks, not dates", "the first day of each"
+    else:
+        noun, remedy = f"numbers with {sign}", "the plain numbers"
+    return "affixed", noun, fits, next(iter(counts)), remedy
 
 
 def _try_parse(text: str, parse: _Parse) -> Any:

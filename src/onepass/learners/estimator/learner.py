@@ -72,6 +72,7 @@ class Learner(BaseEstimator, ABC):
     """What learns and predicts single rows of plain numbers in the present state."""
     _square: ClassVar[bool] = False  # whether the state is quadratic in the number of features
     _accepts_missing: ClassVar[bool] = False  # whether features may be missing, NaN
+    _is_exact: ClassVar[bool] = False  # whether ``_exact_scores`` is defined
 
     n_features_in_: int
     feature_names_in_: Array
@@ -141,8 +142,6 @@ class Learner(BaseEstimator, ABC):
             "the learner must support merging, got a learner that does not. Learn all "
             "rows with one learner and partial_fit, or use RLS or ORFit."
         )
-
-    _is_exact: ClassVar[bool] = False  # whether ``_exact_scores`` exists
 
     def _exact_scores(self, X: Floats) -> Floats:
         """Scores of rows, (n, c), by least squares of all rows so far, without forgetting."""
