@@ -310,6 +310,10 @@ class SourceError(OnepassError, OSError, ValueError):
     """A stream or data set cannot be opened or read."""
 
 
+class EmptySourceError(SourceError):
+    """A source has no rows."""
+
+
 class CheckpointError(OnepassError, ValueError):
     """A model file is corrupt, unsafe, or of a newer format."""
 

@@ -149,7 +149,8 @@ def test_a_guessed_task_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture
     file.write_text("\n".join(["x,y", *lines]) + "\n")
     for block, code in (("", 2), ("--block 7", 1)):  # before or after rows are learned
         error = fails(capsys, f"run {file} --target y --model rls {block}", code=code)
-        assert "got 2 in row 3,002 (counting from 0). Pass --task regression" in error
+        assert "row 3002 (counting from 0): the target must be 0 or 1" in error
+        assert "got 2. Set the task: --task regression" in error
     for task in ("regression", "classification"):
         does(f"run {file} --target y --model rls --task {task} -q")
 

@@ -150,7 +150,7 @@ def test_invalid_start_is_refused(start: Any) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_task_does_not_depend_on_the_start(kind: str, frame: pd.DataFrame, tmp_path: Path) -> None:
-    labels = frame.assign(load=np.where(np.arange(N) < 2000, frame.index % 2, 0.5))
+    labels = frame.assign(load=np.where(np.arange(N) < 2000, frame.index % 2, 1.0))
     options = {} if kind == "pair" else {"target": "load"}
     stream = read(made(kind, labels, tmp_path), start=2500, **options)
     assert stream.task == "classification"

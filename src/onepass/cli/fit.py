@@ -115,7 +115,11 @@ def fit(
             with usage_errors("fit", settings=settings):
                 check_not_overwritten([source, *more], [save], "fit: --save")
                 save.parent.mkdir(parents=True, exist_ok=True)
-                chosen = task or infer_task(shards, skip=on_bad_shard == "skip", **options)
+                chosen, binary = (
+                    infer_task(shards, skip=on_bad_shard == "skip", **options)
+                    if task is None
+                    else (task, False)
+                )
                 plain = {"rls__forgetting": 1.0} if model == "rls" else {}
                 fixed = {"encode__missing": policy, **plain, **values(settings)}
                 one: Any = pipelines([model], str(chosen), fixed)[model]
@@ -126,7 +130,7 @@ def fit(
                 report = scale.fit(
                     one if by is None else Keyed(one, by=by), shards, engine=engine,
                     workers=workers, workdir=workdir, on_bad_shard=on_bad_shard, restart=restart,
-                    on_progress=notify, **options,
+                    binary=binary, on_progress=notify, **options,
                 )  # fmt: skip
         except KeyboardInterrupt:
             print_message(

@@ -277,11 +277,9 @@ def run(
         "every": _EVERY if checkpoint is None else checkpoint, "drift": found,
         "checkpoint": None if save is None else _run_file(save),
     }  # fmt: skip
-    guessed = task is None and chosen == "classification"
     return _execute(
-        models, stream, options, progress, save, report, settings, past, guessed=guessed,
-        quiet=quiet,
-    )  # fmt: skip
+        models, stream, options, progress, save, report, settings, past, quiet=quiet
+    )
 
 
 def _with_intervals(
@@ -381,7 +379,6 @@ def _execute(
     settings: Sequence[str],
     past: int,
     *,
-    guessed: bool,
     quiet: bool,
 ) -> int:
     """Run the evaluation, save its results, and return the exit code."""
@@ -393,7 +390,7 @@ def _execute(
     with terminable() as code:
         try:
             found = _train(
-                models, stream, options, progress, settings, sample, guessed=guessed, quiet=quiet
+                models, stream, options, progress, settings, sample, quiet=quiet
             )
         except KeyboardInterrupt:
             if code() == INTERRUPTED:
@@ -437,10 +434,9 @@ def _train(
     settings: Sequence[str],
     sample: "PastRows | None",
     *,
-    guessed: bool,
     quiet: bool,
 ) -> "Report":
-    """Evaluate and train the models on the stream; the task may be guessed from the first rows."""
+    """Evaluate and train the models on the stream."""
     from onepass.evaluate import prequential
 
     before = 0 if progress is None else progress.rows
@@ -464,8 +460,6 @@ def _train(
             skipped += block.skipped
             if block.first == 0:
                 _hint_of_numbered_rows(block.X, quiet=quiet)
-            if guessed and block.y is not None:
-                _check_guess(block.y, block.first, stream.name)
             if sample is not None:
                 sample.add(block.X, block.y, predictions)
 
@@ -521,24 +515,6 @@ def _hint_of_numbered_rows(X: Any, *, quiet: bool) -> None:
             drop = f"--drop {name}" if name else "--drop '\"\"'"
             text = f"Column {name!r} increases by 1 in each row. If it numbers the rows: {drop}."
             print_message(text, quiet=quiet)
-
-
-def _check_guess(y: Any, first: int, source: str) -> None:
-    """Raise an error if numbers, of which the first were 0 and 1 and so labels, are others."""
-    import numpy as np
-
-    from onepass.errors import ParameterError
-
-    if y.dtype.kind not in "fiu":
-        return
-    other = np.flatnonzero((y != 0) & (y != 1))
-    if len(other):
-        raise ParameterError(
-            f"{source}: targets must be 0 or 1, as those of the first rows, which were taken for "
-            f"labels, got {y[other[0]]:g} in row {first + other[0]:,} (counting from 0). Pass "
-            "--task regression for numbers, or --task classification for labels.",
-            "run",
-        )
 
 
 def _task(stream: "Stream", source: str) -> str:

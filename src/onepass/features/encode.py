@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard
 
@@ -53,6 +54,7 @@ from onepass.validation.table import (
     Table,
     TableLike,
     check_encodable,
+    dates_of_text,
     is_frame,
     is_missing,
     named_row,
@@ -62,10 +64,10 @@ from onepass.validation.table import (
 _SHARED = 32  # columns for the categories of a column that exceed max_categories
 _KINDS = {"f": "numbers", "O": "text", "M": "dates"}
 _REMEDIES = {
-    "f": "Convert the column, or rename it.",
+    "f": "Convert the column, as op.stream.read(X, dtypes=model.dtypes_) does, or rename it.",
     "O": "Convert the column to text, or rename it.",
-    "M": "Pass datetime objects or datetime64 values, or rename the column. Over HTTP dates are "
-    "V2 tensors with the content_type 'datetime'.",
+    "M": "Pass datetime objects, datetime64 values or text in ISO 8601; "
+    "op.stream.read(X, dtypes=model.dtypes_) parses other text. Or rename the column.",
 }
 
 
@@ -103,10 +105,18 @@ def to_table(X: TableLike, names: Sequence[str] | None) -> Floats | Table:
     return Table(columns, array.shape[0])
 
 
-def _check_kinds(table: Table, columns: Mapping[str, Column | None]) -> None:
-    """Reject columns that changed their type, infinity, and text that UTF-8 cannot encode."""
+def _with_fitted_kinds(table: Table, columns: Mapping[str, Column | None]) -> Table:
+    """Return the table with columns of the fitted types: dates may be text in ISO 8601.
+
+    Other types, infinity, and text that UTF-8 cannot encode are rejected.
+    """
+    found = dict(table.columns)
     for name, values in table.columns.items():
         column, kind = columns.get(name), values.dtype.kind
+        if column is not None and (column.code, kind) == ("M", "O"):
+            with suppress(ValueError, OverflowError):
+                found[name] = dates_of_text(values)
+                continue
         if column is not None and kind != column.code:
             known = ~is_missing(values)
             if known.any():
@@ -131,6 +141,7 @@ def _check_kinds(table: Table, columns: Mapping[str, Column | None]) -> None:
                 row=i,
                 column=name,
             )
+    return Table(found, table.n)
 
 
 def _check_no_missing(rows: Floats | Table, names: Sequence[str], missing: str) -> Floats | Table:
@@ -366,7 +377,7 @@ class Encode(Transformer):
     ParameterError
         If a parameter is outside its range.
     TypeMismatchError
-        If a column changes its type, such as from numbers to text.
+        If a column changes its type, such as from numbers to text. Dates may be text in ISO 8601.
     ColumnError
         If a column is rejected, or a frame has none of the fitted columns.
 
@@ -450,7 +461,7 @@ class Encode(Transformer):
                 return _check_no_missing(rows, (), self.missing)
             rows = Table(dict(zip(columns, rows.T.astype(np.float64), strict=True)), len(rows))
         rows = rows.select(self._select_names(rows, X, learning=learning))
-        _check_kinds(rows, columns or {})
+        rows = _with_fitted_kinds(rows, columns or {})
         return _check_no_missing(rows, [n for n, c in (columns or {}).items() if c], self.missing)
 
     def _select_names(self, rows: Table, X: object, *, learning: bool) -> list[str]:

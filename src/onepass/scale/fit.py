@@ -22,6 +22,7 @@ from sklearn.utils import get_tags
 from threadpoolctl import threadpool_limits
 
 from onepass.errors import (
+    EmptySourceError,
     MergeError,
     OnepassError,
     ParameterError,
@@ -101,6 +102,7 @@ def fit(
     workdir: str | os.PathLike[str] | None = None,
     on_bad_shard: str = "error",
     restart: bool = False,
+    binary: bool = False,
     on_progress: Callable[[FitProgress], object] | None = None,
     **options: Any,
 ) -> FitReport:
@@ -119,7 +121,7 @@ def fit(
         what it has learned is ignored.
     shards : path, address, pattern, folder, or list of paths and addresses
         Files as in :func:`onepass.stream.read`, which must have the same columns; the first one
-        determines their types. Parquet files without rows are allowed. Patterns and folders are
+        that has rows determines their types. Patterns and folders are
         read in natural order, lists in the given order.
     target : str or list of str
         The target column, or a list of them.
@@ -141,6 +143,8 @@ def fit(
         shard out, with a warning.
     restart : bool
         Whether to discard the summaries in ``workdir``.
+    binary : bool
+        Whether each target must be 0 or 1, if the task was inferred from the first targets.
     on_progress : callable, optional
         Called with a :class:`FitProgress` after each shard.
     **options
@@ -192,7 +196,9 @@ def fit(
                     old.unlink()
         chosen = _shards(shards, options)
         options = {**options, "target": target}
-        task = _task(model, chosen, options, folder, skip=on_bad_shard == "skip")
+        task = _task(
+            model, chosen, options, folder, skip=on_bad_shard == "skip", binary=binary
+        )
         run = _Run(task, chosen, skip=on_bad_shard == "skip", on_progress=on_progress)
         stack.enter_context(threadpool_limits(1))
         left = run.resume()
@@ -363,15 +369,16 @@ def _shards(source: Any, options: dict[str, Any]) -> list[Shard]:
 
 
 def _task(
-    model: Any, shards: Sequence[Shard], options: dict[str, Any], folder: Path, *, skip: bool
-) -> Task:
+    model: Any, shards: Sequence[Shard], options: dict[str, Any], folder: Path, *, skip: bool,
+    binary: bool,
+) -> Task:  # fmt: skip
     """Return the task, with the types of the columns of the first shard that has rows."""
     state = state_dict(clone(model), f"{_WHERE}: the model")
     shard, stream, rows = _first(shards, options, skip=skip)
     types = {name: kind for name, kind in stream.fingerprint["columns"].items() if kind is not None}
     typed = {**options, "dtypes": {**types, **(options.get("dtypes") or {})}}
     fixed = format_of(shard.found.file.name) != "jsonl"
-    task = Task(state, typed, sorted(rows.X.names) if fixed else None, str(folder))
+    task = Task(state, typed, sorted(rows.X.names) if fixed else None, str(folder), binary)
     first = task.model()
     try:  # invalid parameters of the model are errors before any work
         learn(first, rows)
@@ -382,8 +389,8 @@ def _task(
     return task
 
 
-def infer_task(source: Any, *, skip: bool, **options: Any) -> str | None:
-    """Return the task of the targets, from the first shard that has rows.
+def infer_task(source: Any, *, skip: bool, **options: Any) -> tuple[str | None, bool]:
+    """Return the task of the targets of the first shard that has rows, and whether they are binary.
 
     Parameters
     ----------
@@ -394,7 +401,8 @@ def infer_task(source: Any, *, skip: bool, **options: Any) -> str | None:
     **options
         As those of :func:`fit`.
     """
-    return _first(_shards(source, options), options, skip=skip)[1].task
+    stream = _first(_shards(source, options), options, skip=skip)[1]
+    return stream.task, stream.binary
 
 
 def _first(
@@ -405,10 +413,11 @@ def _first(
     for shard in shards:
         try:
             stream = read(shard.found, **options)
-            if stream.n_rows != 0:
-                return shard, stream, next(iter(stream))
+            return shard, stream, next(iter(stream))
         except ParameterError:
             raise
+        except EmptySourceError:
+            continue
         except OnepassError as unreadable:
             error = _bad_shard(shard, unreadable)
             if not skip:

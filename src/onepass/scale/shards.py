@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits
 from onepass.errors import (
     CheckpointError,
     ColumnError,
+    EmptySourceError,
     OnepassError,
     ParameterError,
     SourceError,
@@ -91,12 +92,15 @@ class Task:
         The features of the first shard; None if files of its format may lack columns.
     folder : str
         The folder of the summaries.
+    binary : bool
+        Whether each target must be 0 or 1.
     """
 
     state: dict[str, Any]
     options: Mapping[str, Any]
     features: Sequence[str] | None
     folder: str
+    binary: bool
 
     @cached_property
     def digest(self) -> str:
@@ -121,6 +125,8 @@ class Task:
                 tree |= self._learn(shard)
                 if shard.found.file.version != tree["version"]:
                     tree["error"] = "the file changed while it was read"
+            except EmptySourceError:
+                tree |= {"model": None, "rows": 0, "bad_rows": 0}
             except OnepassError as error:
                 tree["error"] = str(error)
         archive.write(self._path(shard), tree, kind=_KIND)
@@ -159,7 +165,8 @@ class Task:
         """Return the encoded model after the rows of a shard, and their number."""
         model, rows = self.model(), 0
         stream = read(shard.found, **self.options)
-        for block in () if stream.n_rows == 0 else stream:
+        stream.binary = self.binary
+        for block in stream:
             if self.features is not None and not rows:
                 self._check_features(block.X.names)
             try:

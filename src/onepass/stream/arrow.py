@@ -70,7 +70,7 @@ def dtype_code(kind: pa.DataType) -> str | None:
     """Return the dtype code of an Arrow type: f, b, O or M; None if it has none."""
     types = pa.types
     value = kind.value_type if types.is_dictionary(kind) else kind
-    if types.is_string(value) or types.is_large_string(value) or types.is_string_view(value):
+    if is_text(value):
         return "O"
     if types.is_timestamp(value) or types.is_date(value):
         return "M"
@@ -78,6 +78,12 @@ def dtype_code(kind: pa.DataType) -> str | None:
         return "b"
     number = types.is_floating(value) or types.is_duration(value) or is_exact(value)
     return "f" if number else None
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a type is text, other than categories."""
+    types = pa.types
+    return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
 
 
 def is_exact(kind: pa.DataType) -> bool:

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from onepass.errors import OnepassError, RowsRefusedWarning, SourceError
+from onepass.errors import EmptySourceError, OnepassError, RowsRefusedWarning, SourceError
 from onepass.stream.files import Bytes, File
 from onepass.stream.literals import SKIP_REMEDY
 from onepass.stream.sources import BaseSource, Chunk, RawColumn
@@ -68,7 +68,9 @@ class ParseErrors:
             If the file is empty, or has another encoding, format or delimiter.
         """
         if not sample.strip():
-            raise self._error("must contain rows, got an empty file", "Check that it was written")
+            raise EmptySourceError(
+                f"{self._source} must contain rows, got an empty file. Check that it was written."
+            )
         for mark, code in _OTHER_CODES.items():
             if sample.startswith(mark):
                 raise self._error(

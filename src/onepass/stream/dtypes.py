@@ -5,9 +5,9 @@ its type and, for text, the spelling of its values. ``types`` set it in advance;
 chunk in which the column has a value determines it. Until then the column is nan. A later value of
 another form raises an error with its position.
 
-Parsing depends on the source. Text in CSV may be of any type. Quoted text in JSON may be dates,
-times of day or durations, and numbers only if ``decimal`` or ``thousands`` is set. Other sources
-have typed columns; their text remains text unless ``types`` contains another type.
+Text in CSV may be of any type. Text in other sources, where numbers need no quotation marks, may be
+dates, times of day or durations, and numbers only if ``types``, ``decimal`` or ``thousands`` say so;
+the categories of frames and of Arrow, and the keys of folders, remain text.
 """
 
 from __future__ import annotations
@@ -18,19 +18,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from onepass.errors import OnepassError, ParameterError, SourceError, first_unencodable
-from onepass.stream.arrow import dtype_code, is_exact, to_array
+from onepass.stream.arrow import dtype_code, is_exact, is_text, to_array
 from onepass.stream.literals import (
     DTYPE_CODES,
     SKIP_REMEDY,
     TYPE_NAMES,
-    UNQUOTED,
     TextParser,
     as_text,
 )
@@ -164,15 +162,17 @@ class ColumnTypes:
         """Convert a column to an array; raise for values of another type, or mark them as bad."""
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
-        # arrays in a chunk of CSV or JSON are partition keys, which are not parsed
-        parsed = chunk.text_format and not isinstance(column, np.ndarray)
-        if isinstance(column, np.ndarray) and column.dtype == object:
+        if isinstance(column, pa.Array) and is_text(column.type):
+            column = column.cast(pa.string())
+        if isinstance(column, np.ndarray) and column.dtype.kind in "OU":
             column = column.tolist()
         self._forms.setdefault(name)
         if name in self._types:
             array, unfit, values = self._of_given_type(name, column, first)
-        elif parsed and isinstance(column, (list, pa.Array)):
-            array, unfit, values = self._of_text(name, column, first)
+        elif isinstance(column, pa.Array) and pa.types.is_string(column.type):
+            array, unfit, values = self._of_text(name, column, first, chunk.text_format)
+        elif isinstance(column, list):
+            array, unfit, values = self._of_objects(name, column, first, chunk.text_format)
         else:
             array, unfit, values = self._of_own_type(name, column, first)
         because = "requested" if name in self._types else "in the first rows"
@@ -217,70 +217,75 @@ class ColumnTypes:
             return array, unfit, as_python(typed)
         return array, unfit, column
 
-    def _of_text(self, name: str, column: pa.Array | list[Any], first: int) -> _Converted:
-        """Convert a column of CSV or JSON, whose values are parsed."""
+    def _of_text(self, name: str, column: pa.Array, first: int, text_format: str) -> _Converted:
+        """Convert a column of text, which is parsed."""
         if _is_empty(column):
             return missing_column(self._dtype_code(name), len(column)), [], []
         if self._forms[name] is None:
-            form = self._infer_form(name, column, first)
-            if form == "true or false" and name in self._targets and not _is_mixed(column):
+            kind = None if text_format == "csv" else "quoted"
+            form = self._parser.quick_form(column, kind) or self._infer_form(
+                name, column.to_pylist(), first, kind
+            )
+            if form == "true or false" and name in self._targets:
                 self._types[name] = "text"
                 return self._of_given_type(name, column, first)
             self._forms[name] = form
+        return *self._parser.array(column, self._forms[name] or "text"), column
+
+    def _of_objects(self, name: str, column: list[Any], first: int, text_format: str) -> _Converted:
+        """Convert Python values, of which text is parsed."""
+        if self._forms[name] is None:
+            given = [value for value in column if not is_missing_value(value)]
+            if not given:
+                return missing_column(self._dtype_code(name), len(column)), [], []
+            texts = [value if isinstance(value, str) else None for value in column]
+            others = len(given) - (len(texts) - texts.count(None))
+            if 2 * others > len(given) or (2 * others == len(given) and given[0] not in texts):
+                if text_format and name in self._targets and set(map(type, given)) == {bool}:
+                    self._types[name] = "text"
+                    return self._of_given_type(name, column, first)
+                self._forms[name] = TYPE_NAMES[_majority_array(column, None)[0].dtype.kind]
+            else:
+                self._forms[name] = self._infer_form(name, texts, first, "quoted", others)
         form = self._forms[name] or "text"
-        if isinstance(column, pa.Array):
-            return *self._parser.array(column, form), column
-        wanted = (int, float) if form in UNQUOTED else str  # a bool is an int
-        given = [value if isinstance(value, wanted) else None for value in column]
-        others = [i for i, v in enumerate(column) if v is not None and given[i] is None]
-        if form in UNQUOTED:
-            array, unfit = _majority_array(given, "number")
-            return array, sorted(others + unfit), column
-        array, unfit = self._parser.array(given, form)
+        if form in TYPE_NAMES.values():
+            return self._of_form(name, *_majority_array(column, form), column)
+        texts = [value if isinstance(value, str) else None for value in column]
+        array, unfit = self._parser.array(texts, form)
+        others = [i for i, v in enumerate(column) if texts[i] is None and not is_missing_value(v)]
         return array, sorted(others + unfit), column
 
-    def _infer_form(self, name: str, column: pa.Array | list[Any], first: int) -> str:
-        """Infer the form of a column of CSV or JSON from its first values."""
-        infer_form = partial(
-            self._parser.infer_form, name, source=self._source(first), first=first,
+    def _infer_form(
+        self, name: str, texts: list[Any], first: int, kind: str | None, numbers: int = 0
+    ) -> str | None:
+        """Infer the form of a column of text from its first values."""
+        return self._parser.infer_form(
+            name, texts, kind, source=self._source(first), first=first, numbers=numbers,
             target=name in self._targets, skip=self._skip, warn=name not in self._warned,
         )  # fmt: skip
-        if isinstance(column, pa.Array):
-            return self._parser.quick_form(column, None) or infer_form(column.to_pylist()) or "text"
-        given = [value for value in column if isinstance(value, (str, int, float))]
-        texts = [value if isinstance(value, str) else None for value in column]
-        numbers = len(given) - len(texts) + texts.count(None)
-        first_text = not given or isinstance(given[0], str)
-        if 2 * numbers > len(given) or (2 * numbers == len(given) and not first_text):
-            shown = next((value for value in given if not isinstance(value, str)), None)
-            return "true or false" if isinstance(shown, bool) else "number"
-        return infer_form(texts, "quoted", numbers=numbers) or "text"
 
     def _of_own_type(self, name: str, column: RawColumn, first: int) -> _Converted:
-        """Convert a column of a source with typed columns."""
+        """Convert an array that has a type."""
         if isinstance(column, pa.Array) and self._forms[name] is None:
             certain = dtype_code(column.type)
             if certain == "b" and name in self._targets:
                 self._types[name] = "text"
                 return self._of_given_type(name, column, first)
             self._forms[name] = None if certain is None else TYPE_NAMES[certain]
-        form = self._forms[name]
-        if isinstance(column, list):
-            array, unfit = _majority_array(column, form)
-            if unfit and is_missing(array).all():
-                return missing_column(self._dtype_code(name), len(column)), unfit, column
-            if unfit:
-                self._forms[name] = TYPE_NAMES[array.dtype.kind]
-                return array, unfit, column
-        else:
-            array = self._typed(name, column, first)
-        if form is None or form != TYPE_NAMES[array.dtype.kind]:
-            given = np.flatnonzero(~is_missing(array)).tolist()
-            if form is None and given:
-                self._forms[name] = TYPE_NAMES[array.dtype.kind]
-                return array, [], []
-            return missing_column(self._dtype_code(name), len(array)), given, as_python(array)
-        return array, [], []
+        return self._of_form(name, self._typed(name, column, first), [], None)
+
+    def _of_form(
+        self, name: str, array: Array, unfit: list[int], values: list[Any] | None
+    ) -> _Converted:
+        """Return an array of the form of its column, which it sets; values of others are unfit."""
+        if TYPE_NAMES[array.dtype.kind] == self._forms[name]:
+            return array, unfit, values
+        given = np.flatnonzero(~is_missing(array)).tolist()
+        if self._forms[name] is None and given:
+            self._forms[name] = TYPE_NAMES[array.dtype.kind]
+            return array, unfit, values
+        values = as_python(array) if values is None else values
+        return missing_column(self._dtype_code(name), len(array)), sorted(unfit + given), values
 
     def _typed(self, name: str, column: RawColumn, first: int) -> Array:
         """Convert a column according to its type in the source."""
@@ -354,11 +359,6 @@ def _is_empty(column: pa.Array | list[Any]) -> bool:
     if isinstance(column, pa.Array):
         return bool(column.null_count == len(column))
     return all(value is None for value in column)
-
-
-def _is_mixed(column: pa.Array | list[Any]) -> bool:
-    """Return whether some values of a JSON column are not booleans."""
-    return isinstance(column, list) and any(type(v) not in {bool, type(None)} for v in column)
 
 
 def _texts(column: RawColumn, typed: Array | None, kind: str) -> pa.Array | list[str | None]:

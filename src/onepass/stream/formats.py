@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
+import pyarrow as pa
 
 from onepass.errors import ColumnError, ParameterError, SourceError, did_you_mean, join_names
 from onepass.stream.arrow import MARK, Ipc, Parquet
@@ -362,7 +363,7 @@ class FileSequence(BaseSource):
         """Return a column of n rows with the value of a folder key."""
         if name in self._numbers:
             return np.full(n, np.nan if value is None else float(value))
-        return np.full(n, value, dtype=object)
+        return pa.array([value] * n, pa.dictionary(pa.int32(), pa.string()))  # not parsed
 
 
 def _is_number(text: str | None) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from onepass.errors import OnepassError, SourceError
+from onepass.errors import EmptySourceError, OnepassError, SourceError
 from onepass.stream.csv import Lines, skip_unterminated
 from onepass.stream.files import Bytes, File
 from onepass.stream.literals import SKIP_REMEDY
@@ -90,7 +90,9 @@ class JsonLines(BaseSource):
                 first, line = first + len(rows), line + text.count(b"\n")
                 yield Chunk(columns, len(rows), "json", fraction=opened.fraction, bad=bad)
             if not first:
-                raise self._error("rows, got an empty file. Check that it was written")
+                raise EmptySourceError(
+                    f"{self.name} must contain rows, got an empty file. Check that it was written."
+                )
         finally:
             opened.close()
 

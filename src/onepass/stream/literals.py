@@ -257,7 +257,7 @@ class TextParser:
                 "the column is text.",
             )
         count = f"{fits:,} of the first {total:,} values are {noun}"
-        if what == "affixed":
+        if what in {"affixed", "labels"}:
             shown, ways = f"{count}, as {at}", [remedy]
         elif what == "zeros":
             shown, ways = f"{count}, as {at}", [f"{typing} if they are numbers"]
@@ -289,6 +289,8 @@ class TextParser:
         least = max(1, _MIN_SHARE * counts.total()) if free else 0
         if free and (affixed := _affixed(counts)) is not None:
             return "text", affixed
+        if kind == "quoted" and (issue := self._quoted(counts, name)) is not None:
+            return "text", issue
         if free and "date_format" not in self.given:
             likely = sum(n for value, n in counts.items() if _LIKELY.match(value))
             if likely < least:
@@ -299,6 +301,17 @@ class TextParser:
             if fits < least
             else (best[0], self._describe_issue(best, fits, counts, kind, name))
         )
+
+    def _quoted(self, counts: Counter[str], name: str) -> tuple[str, str, int, str, str] | None:
+        """Return the issue of a column of numbers in quotation marks, other than codes as 007."""
+        parse = self._parsers["number"]
+        numbers = {value: n for value, n in counts.items() if _has_form(value, parse)}
+        fits, codes = sum(numbers.values()), any(re.match("0[0-9]", value) for value in numbers)
+        if len(numbers) < _DIFFERENT or codes or fits <= _MAX_SHARE * counts.total():
+            return None
+        what = "labels" if all(map(str.isdigit, numbers)) else "affixed"
+        remedy = f"{type_option(name, 'number')} if they are numbers"
+        return what, "numbers as text", fits, next(iter(numbers)), remedy
 
     def _describe_issue(
         self, best: list[str], fits: int, counts: Counter[str], kind: str | None, name: str

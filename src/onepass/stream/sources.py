@@ -15,7 +15,8 @@ other numbers                           regression
 ======================================= ==============
 
 Booleans are 0 and 1 in every table. Other numbers are never inferred to be labels: 0 to 9 may be
-digits or counts. The user can set the task.
+digits or counts. If the first targets are 0 and 1, another number later is an error: they were
+counts. The user can set the task.
 """
 
 from __future__ import annotations
@@ -32,9 +33,16 @@ import narwhals.stable.v1 as nw
 import numpy as np
 import pyarrow as pa
 
-from onepass.errors import ColumnError, OnepassError, ShapeError, TypeMismatchError
+from onepass.errors import (
+    ColumnError,
+    OnepassError,
+    ParameterError,
+    ShapeError,
+    TypeMismatchError,
+)
 from onepass.types import Array, ArrayLike
 from onepass.validation.frames import plain_array
+from onepass.validation.rows import Rows
 from onepass.validation.table import Table, is_frame, series_values
 
 HEAD_ROWS = 1024
@@ -270,6 +278,8 @@ def _column(series: Any) -> RawColumn:
     array = plain_array(series.to_native())
     if array is not None:
         return array
+    if series.dtype in (nw.Categorical, nw.Enum):
+        return pa.array(series_values(series), pa.dictionary(pa.int32(), pa.string()))
     column: RawColumn = series.to_arrow() if series.dtype.is_integer() else series_values(series)
     return column
 
@@ -535,3 +545,21 @@ def infer_task(targets: Sequence[Array]) -> str:
     single = all(y.ndim == 1 for y in targets)
     found = set(np.unique(values[:HEAD_ROWS]).tolist())
     return "classification" if single and found == {0.0, 1.0} else "regression"
+
+
+def check_binary(rows: Rows) -> None:
+    """Raise if a target is a number other than 0 and 1.
+
+    Raises
+    ------
+    ParameterError
+        The first targets were taken for labels, but are numbers.
+    """
+    other = np.flatnonzero((rows.y != 0) & (rows.y != 1) & ~np.isnan(rows.y))
+    if len(other):
+        i = int(other[0])
+        raise ParameterError(
+            f"{rows.located(i)}: the target must be 0 or 1, as those of the first rows, which "
+            f"were taken for labels, got {rows.y[i]:g}. Set the task: --task regression for "
+            "numbers, --task classification for labels."
+        )

@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import OnepassError, RowsRefusedWarning, SourceError, calling, public
+from onepass.errors import EmptySourceError, OnepassError, RowsRefusedWarning, SourceError, calling, public
 from onepass.stream.choice import ColumnSelection
 from onepass.stream.dtypes import ColumnTypes
 from onepass.stream.literals import TYPE_NAMES, TextParser
 from onepass.stream.rebatch import Rebatcher, default_block_size
-from onepass.stream.sources import HEAD_ROWS, Chunk, Source, check_labels, infer_task, prefetch
+from onepass.stream.sources import HEAD_ROWS, Chunk, Source, check_binary, check_labels, infer_task, prefetch
 from onepass.types import Array
 from onepass.validation import whole
 from onepass.validation.rows import Rows, concatenate_tables
@@ -237,6 +237,8 @@ class Stream:
     gaps : bool, default=False
         Whether rows whose numeric target is missing, NaN, are yielded instead of skipped; set by
         ``op.evaluate.prequential`` while it reads.
+    binary : bool, default=False
+        Whether targets must be 0 or 1; set by :attr:`task` if it was inferred from such targets.
     fraction : float or None
         Fraction of the source that has been read, in [0, 1], for progress bars; None if unknown.
     bad_rows : int
@@ -272,7 +274,7 @@ class Stream:
         self.name = source.name
         requested = None if block is None else whole(block, "block", low=1)
         self.start = self.rows_read = whole(start, "start", low=0)
-        self.gaps = False
+        self.gaps = self.binary = False
         self.fraction: float | None = None
         self.bad_rows = self.incomplete_rows = 0
         self._bad: list[OnepassError] = []  # errors of the first bad rows
@@ -327,7 +329,7 @@ class Stream:
 
         Named data sets define the task. Otherwise it is inferred from the first rows, which are
         yielded nevertheless: text and, if there are no other numbers, 0 and 1 are labels
-        (:mod:`onepass.stream.sources`).
+        (:mod:`onepass.stream.sources`). A later target other than 0 and 1 is then an error.
         """
         if self._task is None:
             targets = self._first_targets()
@@ -335,6 +337,8 @@ class Stream:
                 place = f"{self.name}: the target {self.target!r}"
                 check_labels(targets, place, self.target)
             self._task = infer_task(targets) if targets else None
+            numbers = all(y.dtype.kind == "f" for y in targets)
+            self.binary = numbers and self._task == "classification"
         return self._task
 
     @property
@@ -544,6 +548,8 @@ class Stream:
 
     def _count_block(self, rows: Rows, fraction: float | None, counts: tuple[int, int]) -> Rows:
         """Count the rows of a block and return it."""
+        if self.binary and rows.y is not None:
+            check_binary(rows)
         self.rows_read += len(rows) + rows.skipped
         self.fraction, (self.bad_rows, self.incomplete_rows) = fraction, counts
         return rows
@@ -551,7 +557,7 @@ class Stream:
     def _check(self, used: int, seen: int, bad: int, incomplete: int) -> None:
         """Raise if the source has no rows, or none of them can be used."""
         if not seen:
-            raise SourceError(
+            raise EmptySourceError(
                 f"{self.name} must contain rows, got none. Check that the source is "
                 "complete and the right one.",
             )

@@ -412,6 +412,18 @@ def moment(value: Any) -> np.datetime64:
     return value if isinstance(value, np.datetime64) else np.datetime64(value, "us")
 
 
+def dates_of_text(texts: Iterable[str | None]) -> Array:
+    """Convert dates in ISO 8601, of which those without a time zone are UTC, to datetime64[us].
+
+    Raises
+    ------
+    ValueError, OverflowError
+        If a text is not such a date.
+    """
+    dates = [moment(None if text is None else dt.datetime.fromisoformat(text)) for text in texts]
+    return np.array(dates, dtype="datetime64[us]")
+
+
 def dates_of(values: Array | list[np.datetime64]) -> Array:
     """Convert dates to microseconds, or to nanoseconds if they need them and fit in 64 bits.
 

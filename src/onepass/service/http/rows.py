@@ -88,23 +88,26 @@ def media_type(content_type: bytes) -> str:
 
 
 async def _decoded(
-    request: ServiceRequest, *, learning: bool, scoring: bool = False
+    request: ServiceRequest, *, learning: bool, scoring: ModelServer | None = None
 ) -> tuple[_Format, DecodedRequest]:
     """Read and decode a request; return its format and rows.
 
     A body without a content type, or with an unknown one, is parsed as JSON, as many clients send
-    no content type. ``scoring`` is True for MLflow's ``/invocations``.
+    no content type. ``scoring`` is the model of MLflow's ``/invocations``.
     """
     limits = request.service.limits
     kind = media_type(request.fields.get(b"content-type", b""))
     header = request.field(_HEADER)
-    text = kind != ARROW and (kind != CSV if scoring else header is None)
+    text = kind != ARROW and (header is None if scoring is None else kind != CSV)
     body = await request.read(text=text)
     form: _Format | None = None  # None: _V2 or _RECORDS, depending on the body
     if kind == ARROW:
         form = _ARROW
-    elif scoring:
-        form = _CSV if kind == CSV else _MLFLOW
+    elif scoring is not None:
+        form = _MLFLOW
+        if kind == CSV:
+            types = getattr(scoring.frozen_copy(None)[1], "dtypes_", {})
+            form = _CSV._replace(read=partial(mlflow.read_csv, types=types))
     elif header is not None:
         form = _V2._replace(read=partial(v2.read, header=header))
     elif kind == NDJSON:
@@ -113,7 +116,7 @@ async def _decoded(
 
     def read() -> tuple[_Format, DecodedRequest]:
         chosen = form or (_RECORDS if records.is_records(body) else _V2)
-        role = {} if scoring else {"learning": learning}
+        role = {"learning": learning} if scoring is None else {}
         return chosen, chosen.read(body, limits, **role)
 
     return await _run(request, read)
@@ -177,7 +180,9 @@ async def _predict(
     scoring: bool = False,
 ) -> Response:
     began = time.perf_counter()
-    form, decoded = await _decoded(request, learning=False, scoring=scoring)
+    form, decoded = await _decoded(
+        request, learning=False, scoring=served if scoring else None
+    )
     current, learner = served.frozen_copy(version)
     decoded.rows = replace(decoded.rows, X=_without_roles(learner, decoded.rows.X))
     if _awaits_labels(decoded.parameters, allowed=not scoring):

@@ -12,7 +12,7 @@ key of the body         value
 
 Columns are ``{"speed": [3, …], …}``; a single column may be a matrix, ``{"X": [[3, …], …]}``. A
 body has exactly one of these keys, and optionally ``params``; other keys are ignored, as in MLflow.
-null is a missing value. The types of CSV columns are inferred by pyarrow.
+null is a missing value. pyarrow infers the types of CSV columns that are not text in the model.
 """
 
 import re
@@ -193,7 +193,9 @@ def write(
 _LONGEST = 1 << 20  # max bytes of the header line
 
 
-def read_csv(body: bytes, limits: Limits = _NO_LIMITS) -> DecodedRequest:
+def read_csv(
+    body: bytes, limits: Limits = _NO_LIMITS, *, types: Mapping[str, str] | None = None
+) -> DecodedRequest:
     r"""Decode a request whose body is CSV: a header line, and one line per row.
 
     Parameters
@@ -201,6 +203,8 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS) -> DecodedRequest:
     body : bytes
         CSV in UTF-8, separated by commas.
     limits : Limits
+    types : mapping of str to str, optional
+        The types of the columns of the model, of which those of text are not inferred.
 
     Raises
     ------
@@ -213,6 +217,7 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS) -> DecodedRequest:
     array([ 3., nan])
     """
     _check_size(body, limits)
+    texts = {name: pa.string() for name, kind in (types or {}).items() if kind == "text"}
     try:
         errors = ParseErrors("the request")
         errors.check_beginning(body[:_LONGEST], ",")
@@ -221,7 +226,7 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS) -> DecodedRequest:
                 pa.BufferReader(body),  # in one block, as types are inferred from the first block
                 read_options=csv.ReadOptions(use_threads=False, block_size=len(body) + 1),
                 parse_options=csv.ParseOptions(newlines_in_values=True),
-                convert_options=csv.ConvertOptions(strings_can_be_null=True),
+                convert_options=csv.ConvertOptions(strings_can_be_null=True, column_types=texts),
             )
             if pa.binary() in table.schema.types:  # pyarrow's type of text that is not UTF-8
                 raise request_error("", "be UTF-8", "other bytes", "Encode the CSV in UTF-8")
