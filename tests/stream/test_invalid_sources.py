@@ -64,7 +64,7 @@ def refused(error: type[Exception], pattern: str, source: Any, **options: Any) -
         ("a.csv.gz", PACKED[:40] + b"??????" + PACKED[46:], r"must be a complete compressed file"),
         ("a.parquet", b"", r"a.parquet must be a complete Parquet file.*Copy, download or write"),
         ("a.parquet", b"PAR1" + b"x" * 99, r"must be a complete Parquet file"),
-        ("a.json", b"{}", r"must have one of the suffixes .csv.*got '.json'. Rename"),
+        ("a.xml", b"<a>", r"must have one of the suffixes .csv.*got '.xml'. Rename"),
         ("a", b"1", r"must have one of the suffixes .* got 'none'"),
     ],
 )

@@ -109,6 +109,8 @@ def _check_saved(
     return False
 
 
+_SLOW = 5.0  # seconds after which many features are reported
+_WIDE = 100  # features
 _NUMBERED = 20  # first rows, from which a column that numbers the rows is recognised
 _EVERY = 60.0  # default seconds between two checkpoints
 
@@ -277,9 +279,7 @@ def run(
         "every": _EVERY if checkpoint is None else checkpoint, "drift": found,
         "checkpoint": None if save is None else _run_file(save),
     }  # fmt: skip
-    return _execute(
-        models, stream, options, progress, save, report, settings, past, quiet=quiet
-    )
+    return _execute(models, stream, options, progress, save, report, settings, past, quiet=quiet)
 
 
 def _with_intervals(
@@ -389,9 +389,7 @@ def _execute(
     sample = PastRows(past) if past else None
     with terminable() as code:
         try:
-            found = _train(
-                models, stream, options, progress, settings, sample, quiet=quiet
-            )
+            found = _train(models, stream, options, progress, settings, sample, quiet=quiet)
         except KeyboardInterrupt:
             if code() == INTERRUPTED:
                 raise
@@ -448,6 +446,7 @@ def _train(
                 "are skipped."
             )
     rows = skipped = 0
+    began, reported = clocks.monotonic(), False
     with advancing(lambda: stream.fraction, quiet=quiet, before=before) as advance:
 
         def on_progress(done: int) -> None:
@@ -456,10 +455,13 @@ def _train(
             advance(done)
 
         def on_block(block: "Rows", predictions: Mapping[str, Any]) -> None:
-            nonlocal skipped
+            nonlocal skipped, reported
             skipped += block.skipped
+            if not reported and clocks.monotonic() - began > _SLOW:
+                reported = True
+                _report_width(models, quiet=quiet)
             if block.first == 0:
-                _hint_of_numbered_rows(block.X, quiet=quiet)
+                _hints(block.X, quiet=quiet)
             if sample is not None:
                 sample.add(block.X, block.y, predictions)
 
@@ -506,15 +508,42 @@ def _save_results(
         show(found.table())
 
 
-def _hint_of_numbered_rows(X: Any, *, quiet: bool) -> None:
-    """Print the columns of numbers that increase by 1 in each of the first rows."""
+def _hints(X: Any, *, quiet: bool) -> None:
+    """Print what the first rows suggest to change: columns that number the rows, several dates."""
     import numpy as np
 
+    from onepass.errors import join_names
+
     for name in X.names if len(X) >= _NUMBERED else ():
-        if X[name].dtype.kind in "fiu" and (np.diff(X[name]) == 1.0).all():
+        if X[name].dtype.kind == "f" and (np.diff(X[name]) > 0.0).all():
             drop = f"--drop {name}" if name else "--drop '\"\"'"
-            text = f"Column {name!r} increases by 1 in each row. If it numbers the rows: {drop}."
+            text = f"Column {name!r} increases in each row. If it numbers the rows: {drop}"
             print_message(text, quiet=quiet)
+    dates = [name for name in X.names if X[name].dtype.kind == "M"]
+    if len(dates) > 1:
+        print_message(
+            f"Columns {join_names(dates)} are dates, of which models see hour, weekday and month. "
+            "For the time between them: --set "
+            '\'encode__times=["hour","weekday","month","elapsed"]\'',
+            quiet=quiet,
+        )
+
+
+def _report_width(models: "Mapping[str, Pipeline]", *, quiet: bool) -> None:
+    """Print which columns of text make most of the features, if there are many."""
+    steps = (step for model in models.values() for step in getattr(model, "features_", ()))
+    encode: Any = next((step for step in steps if hasattr(step, "columns_")), None)
+    known = {} if encode is None else encode.columns_
+    texts = {name: len(c.outputs) for name, c in known.items() if c and c.code == "O"}
+    most = sorted(texts, key=texts.__getitem__, reverse=True)[:3]
+    if encode is not None and 2 * sum(texts.values()) > encode.n_features_out_ > _WIDE:
+        listed = ", ".join(f"{name!r} ({texts[name]})" for name in most)
+        print_message(
+            f"Each category is a feature: {sum(texts.values())} of {encode.n_features_out_}, most "
+            f"of {listed}. The time per row grows with the square of their number. "
+            f"--drop {most[0]}, or --set encode__max_categories=10",
+            quiet=quiet,
+        )
 
 
 def _task(stream: "Stream", source: str) -> str:

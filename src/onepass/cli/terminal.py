@@ -128,16 +128,23 @@ def _bar(unit: str) -> "Progress":
 def _lines(fraction: Callable[[], float | None], unit: str, before: int) -> Callable[[int], None]:
     """Return a function that prints a progress line at intervals."""
     start = last = time.monotonic()
+    first: tuple[float, float] | None = None  # the fraction and the time of the first call
 
     def advance(done: int) -> None:
         """Print a line if the interval has elapsed."""
-        nonlocal last
+        nonlocal last, first
+        if first is None:
+            first = fraction() or 0.0, time.monotonic()
         if time.monotonic() - last >= _INTERVAL:
             last = time.monotonic()
             part = fraction()
             share = "" if part is None else f" ({part:.0%})"
             speed = _speed(done - before, start, unit)
-            print_message(f"{done:,} {unit}{share}, {speed}, {last - start:.0f} s")
+            left = ""
+            if part is not None and part > first[0]:
+                seconds = (last - first[1]) * (1.0 - part) / (part - first[0])
+                left = f", about {seconds:,.0f} s left"
+            print_message(f"{done:,} {unit}{share}, {speed}, {last - start:.0f} s{left}")
 
     return advance
 

@@ -196,9 +196,7 @@ def fit(
                     old.unlink()
         chosen = _shards(shards, options)
         options = {**options, "target": target}
-        task = _task(
-            model, chosen, options, folder, skip=on_bad_shard == "skip", binary=binary
-        )
+        task = _task(model, chosen, options, folder, skip=on_bad_shard == "skip", binary=binary)
         run = _Run(task, chosen, skip=on_bad_shard == "skip", on_progress=on_progress)
         stack.enter_context(threadpool_limits(1))
         left = run.resume()

@@ -82,8 +82,7 @@ def dtype_code(kind: pa.DataType) -> str | None:
 
 def is_text(kind: pa.DataType) -> bool:
     """Return whether a type is text, other than categories."""
-    types = pa.types
-    return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def is_exact(kind: pa.DataType) -> bool:

@@ -31,8 +31,8 @@ _OTHER_CODES = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
     b"PAR1": "Parquet",
-    b"PK\x03\x04": "a zip archive or a spreadsheet",
 }
+_NUMBER = re.compile(rb"[+-]?\d+\.?\d*")
 _DELIMITERS = (b";", b"\t", b",", b"|")
 _SHELL = {"\t": "tab"}
 
@@ -77,14 +77,23 @@ class ParseErrors:
                     f"must be delimited text in UTF-8, got {code}",
                     "Write it as CSV in UTF-8, or rename the file with the suffix of its format",
                 )
-        first = sample.lstrip().split(b"\n", 1)[0]
+        first, *second = sample.strip().splitlines()[:2]
         others = [mark for mark in _DELIMITERS if mark in first]
+        if delimiter == " ":
+            return
         if others and delimiter.encode() not in first and b'"' not in first:
             got, wanted = others[0].decode(), delimiter
             raise self._error(
                 f"must have the delimiter {wanted!r}, got {got!r} in its first line",
                 f"Pass delimiter={got!r} (--delimiter {_SHELL.get(got, repr(got))}); or, if "
                 "the line is one column name, quote it",
+            )
+        words = second[0].split() if second and not others else []
+        if 1 < len(words) == len(first.split()) and any(map(_NUMBER.fullmatch, words)):
+            raise self._error(
+                f"must have the delimiter {delimiter!r}, got values separated by blanks",
+                "Pass delimiter=' ' (--delimiter ' ') if it is always one blank; or convert the "
+                "file, for example by: sed -E 's/^ +//; s/ +/,/g'",
             )
 
     def error(self, error: Exception) -> SourceError:

@@ -5,9 +5,9 @@ its type and, for text, the spelling of its values. ``types`` set it in advance;
 chunk in which the column has a value determines it. Until then the column is nan. A later value of
 another form raises an error with its position.
 
-Text in CSV may be of any type. Text in other sources, where numbers need no quotation marks, may be
-dates, times of day or durations, and numbers only if ``types``, ``decimal`` or ``thousands`` say so;
-the categories of frames and of Arrow, and the keys of folders, remain text.
+Text in CSV may be of any type. Text in other sources, which can store numbers as numbers, may be
+dates, times of day or durations, and numbers only if ``types``, ``decimal`` or ``thousands`` is
+set. The categories of frames and of Arrow, and the keys of folders, remain text.
 """
 
 from __future__ import annotations
@@ -239,14 +239,16 @@ class ColumnTypes:
             if not given:
                 return missing_column(self._dtype_code(name), len(column)), [], []
             texts = [value if isinstance(value, str) else None for value in column]
-            others = len(given) - (len(texts) - texts.count(None))
-            if 2 * others > len(given) or (2 * others == len(given) and given[0] not in texts):
+            n_others = len(given) - (len(texts) - texts.count(None))
+            if n_others > len(given) / 2 or (
+                n_others == len(given) / 2 and not isinstance(given[0], str)
+            ):
                 if text_format and name in self._targets and set(map(type, given)) == {bool}:
                     self._types[name] = "text"
                     return self._of_given_type(name, column, first)
                 self._forms[name] = TYPE_NAMES[_majority_array(column, None)[0].dtype.kind]
             else:
-                self._forms[name] = self._infer_form(name, texts, first, "quoted", others)
+                self._forms[name] = self._infer_form(name, texts, first, "quoted", n_others)
         form = self._forms[name] or "text"
         if form in TYPE_NAMES.values():
             return self._of_form(name, *_majority_array(column, form), column)

@@ -1,8 +1,8 @@
 """Files at a path or an address, opened with fsspec, and their decompressed bytes.
 
 The first bytes can be inspected before the rest is read, even from a pipe. Compression (gzip,
-bzip2, xz, Zstandard) is detected from these bytes, not from the name. A UTF-8 byte-order mark is
-removed.
+bzip2, xz, Zstandard, a zip archive of one file) is detected from these bytes, not from the name. A
+UTF-8 byte-order mark is removed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import lzma
 import os
 import re
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -213,6 +214,9 @@ class Bytes:
         self._packed = False
         try:
             head = self.look(max(map(len, _UNPACK)))
+            if head.startswith(b"PK\x03\x04"):
+                self._inner = _Buffered(self._member(self.seekable()))
+                self._packed, self._spooled = True, None  # the archive keeps its own file
             for mark, unpack in _UNPACK.items():
                 if head.startswith(mark):
                     self._packed = True
@@ -222,6 +226,18 @@ class Bytes:
         except BaseException:
             self.close()
             raise
+
+    def _member(self, file: IO[bytes]) -> IO[bytes]:
+        """Open the only file in a zip archive."""
+        archive = zipfile.ZipFile(file)
+        names = [name for name in archive.namelist() if not name.endswith("/")]
+        if len(names) != 1 or "[Content_Types].xml" in names:
+            found = "a spreadsheet" if "[Content_Types].xml" in names else f"{len(names)} files"
+            raise SourceError(
+                f"{self.name} must be a zip archive of one file, got {found}. Write the table as "
+                "CSV, or pass zip://NAME::PATH for one file of the archive."
+            )
+        return archive.open(names[0])
 
     def look(self, n: int) -> bytes:
         """Return the next n bytes, or all remaining ones, without consuming them."""

@@ -21,12 +21,27 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import EmptySourceError, OnepassError, RowsRefusedWarning, SourceError, calling, public
+from onepass.errors import (
+    EmptySourceError,
+    OnepassError,
+    RowsRefusedWarning,
+    SourceError,
+    calling,
+    public,
+)
 from onepass.stream.choice import ColumnSelection
 from onepass.stream.dtypes import ColumnTypes
 from onepass.stream.literals import TYPE_NAMES, TextParser
 from onepass.stream.rebatch import Rebatcher, default_block_size
-from onepass.stream.sources import HEAD_ROWS, Chunk, Source, check_binary, check_labels, infer_task, prefetch
+from onepass.stream.sources import (
+    HEAD_ROWS,
+    Chunk,
+    Source,
+    check_binary,
+    check_labels,
+    infer_task,
+    prefetch,
+)
 from onepass.types import Array
 from onepass.validation import whole
 from onepass.validation.rows import Rows, concatenate_tables

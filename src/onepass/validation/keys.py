@@ -67,7 +67,8 @@ def plain_key(value: object, what: str = "keys", row: int | None = None) -> Key:
     raise TypeMismatchError(
         f"{what} must be text or whole numbers (in float64, below 2**53)",
         got=got,
-        remedy="Convert keys to text or whole numbers, and drop rows without a key.",
+        remedy="Convert keys to text (--type NAME=text) or whole numbers, and drop rows without a "
+        "key.",
         row=row,
     )
 

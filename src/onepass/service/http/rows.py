@@ -180,9 +180,7 @@ async def _predict(
     scoring: bool = False,
 ) -> Response:
     began = time.perf_counter()
-    form, decoded = await _decoded(
-        request, learning=False, scoring=served if scoring else None
-    )
+    form, decoded = await _decoded(request, learning=False, scoring=served if scoring else None)
     current, learner = served.frozen_copy(version)
     decoded.rows = replace(decoded.rows, X=_without_roles(learner, decoded.rows.X))
     if _awaits_labels(decoded.parameters, allowed=not scoring):
