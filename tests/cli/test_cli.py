@@ -20,7 +20,7 @@ import pytest
 
 import onepass as op
 from onepass import learners, models
-from onepass.cli import main
+from onepass.cli import main, run
 
 ONEPASS = [sys.executable, "-c", "import sys; from onepass.cli import main; sys.exit(main())"]
 HEADER = "id,by,km,at,price"
@@ -140,7 +140,27 @@ def test_numbered_rows_are_reported(tmp_path: Path, capsys: pytest.CaptureFixtur
     does(f"run {file} --target y --model rls")
     assert "Column '' increases in each row. If it numbers" in capsys.readouterr().err
     assert main(["run", str(file), "--target", "y", "--model", "rls", "--drop", '""']) == 0
-    assert "increases by 1" not in capsys.readouterr().err
+    assert "increases in each row" not in capsys.readouterr().err
+
+
+def test_several_dates_and_many_categories_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_SLOW", 0.0)
+    file, n = tmp_path / "r.csv", 3000
+    at = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(n) // 7, "h")
+    left = at + pd.to_timedelta(np.arange(n) % 5, "h")
+    words = [f"k{i % 90}" for i in range(n)]
+    few = [f"k{i % 60}" for i in range(n)]
+    pd.DataFrame({"at": at, "to": left, "w": words, "v": few, "y": np.arange(n) % 5}).to_csv(file)
+    does(f"run {file} --target y --model rls --block 1000")
+    error = capsys.readouterr().err
+    assert "Columns 'at', 'to' are dates" in error
+    assert "150 of 163, most of 'w' (90), 'v' (60)" in error
+    assert "--drop w, or --set encode__max_categories=10" in error
+    option = error.split("between them: --set ")[1].split("'")[1]
+    assert main(["run", str(file), "--target", "y", "--model", "rls", "--set", option]) == 0
+    assert "'v' (60)" in capsys.readouterr().err
 
 
 def test_a_guessed_task_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from sklearn.base import is_classifier
 from sklearn.linear_model import Ridge
 
 import onepass as op
+from onepass.cli import main
 from onepass.errors import (
     CheckpointError,
     MergeError,
@@ -166,6 +167,30 @@ def test_parquet_without_rows(shards: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(report.model.coef_, before.coef_, rtol=1e-12)
     with raises(SourceError, remedy="Check the files"):
         _fit([first])
+
+
+@pytest.mark.parametrize("empty", ["", "a,y\n"])
+def test_text_without_rows(empty: str, tmp_path: Path) -> None:
+    for i, text in enumerate([empty, "a,y\n1,2\n2,4\n", empty, "a,y\n3,6\n", empty]):
+        (tmp_path / f"{i}.csv").write_text(text)
+    report = op.scale.fit(op.RLSRegressor(), f"{tmp_path}/*.csv", target="y")
+    assert (report.rows, report.shards) == (3, 5)
+    assert report.model.predict([[4.0]])[0] == pytest.approx(8.0)
+
+
+def test_targets_of_later_shards_are_those_of_the_guessed_task(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for i in range(3):
+        lines = [f"{j % 5},{j % 2 if i < 2 else j % 4}\n" for j in range(50)]
+        (tmp_path / f"{i}.csv").write_text("".join(["x,y\n", *lines]))
+    words = ["fit", f"{tmp_path}/*.csv", "--target", "y", "--save", str(tmp_path / "m.onepass")]
+    assert main([*words, "-q"]) == 1
+    error = capsys.readouterr().err
+    assert "2.csv: row 2 (counting from 0): the target must be 0 or 1" in error
+    assert "got 2. Set the task: --task regression" in error
+    for task in ("regression", "classification"):
+        assert main([*words, "-q", "--task", task]) == 0
 
 
 def test_progress(shards: str) -> None:

@@ -23,9 +23,8 @@ N, LEARNED = 400, 300
 def column(kind: str, rng: np.random.Generator) -> list[str]:
     """Values of one kind as text of a CSV file; some are missing, also the first ones."""
     n = N
-    dates = np.datetime64("2021-03-01T00:00:00") + np.cumsum(rng.integers(1, 90_000, n)).astype(
-        "m8[s]"
-    )
+    seconds = np.cumsum(rng.integers(1, 90_000, n)).astype("m8[s]")
+    dates = np.datetime64("2021-03-01T00:00:00") + seconds
     values: Any = {
         "real": np.round(rng.normal(size=n) * 10.0 ** rng.integers(-3, 5), 6),
         "whole": rng.integers(-50, 10**9, n),

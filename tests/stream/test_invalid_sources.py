@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,15 @@ from raising import raises
 PACKED = gzip.compress(
     b"a,y\n" + b"1,2\n3,4\n" * 5000 + bytes(np.arange(97, 123)) + b",1\n", mtime=0
 )
+
+
+def zipped(*names: str) -> bytes:
+    """A zip archive of files with these names."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in names:
+            archive.writestr(name, "a,y\n1,2\n")
+    return file.getvalue()
 
 
 def refused(error: type[Exception], pattern: str, source: Any, **options: Any) -> None:
@@ -64,6 +74,12 @@ def refused(error: type[Exception], pattern: str, source: Any, **options: Any) -
         ("a.csv.gz", PACKED[:40] + b"??????" + PACKED[46:], r"must be a complete compressed file"),
         ("a.parquet", b"", r"a.parquet must be a complete Parquet file.*Copy, download or write"),
         ("a.parquet", b"PAR1" + b"x" * 99, r"must be a complete Parquet file"),
+        ("a.csv", b"a  y\n 1   2\n", r"got values separated by blanks. Pass delimiter=' ' .*sed"),
+        ("a.json", b'[{"y": 1}]', r"one JSON object per line, got an array.*jq"),
+        ("a.jsonl", b'{"y": 1} more', r"line 1 must be one JSON object in UTF-8.*Extra data"),
+        ("a.csv.zip", zipped("a.csv", "b.csv"), r"a zip archive of one file, got 2 files.*zip://"),
+        ("a.csv", zipped("[Content_Types].xml"), r"one file, got a spreadsheet. Write .* as CSV"),
+        ("a.csv.zip", zipped("a.csv")[:60], r"must be a complete compressed file"),
         ("a.xml", b"<a>", r"must have one of the suffixes .csv.*got '.xml'. Rename"),
         ("a", b"1", r"must have one of the suffixes .* got 'none'"),
     ],

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from onepass.errors import (
@@ -148,3 +150,57 @@ def test_dtypes_of_absent_columns_are_ignored() -> None:
     assert rows.X.row(0) == {"a": "1", "flag": 1.0}
     (rows,) = read(io.StringIO("a\n1\n"), dtypes=dtypes, types={"a": "number"})
     assert rows.X["a"].tolist() == [1.0]
+
+
+@pytest.mark.parametrize("kind", ["frame", "polars", "arrow", "dicts", "jsonl", "parquet"])
+def test_text_of_every_source_is_read_alike(kind: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame({
+        "at": [f"2024-01-{i % 28 + 1:02d} 10:00" for i in range(N)],
+        "clock": [f"{i % 24}:30" for i in range(N)],
+        "km": [f"{i / 4}" for i in range(N)],
+        "code": [f"{i:05d}" for i in range(N)],
+        "digit": [str(i % 7) for i in range(N)],
+        "kind": [f"{i % 3}" for i in range(N)],
+    }).astype(object)  # fmt: skip
+    source: Any = {
+        "frame": lambda: frame, "polars": lambda: pl.from_pandas(frame),
+        "arrow": lambda: pa.Table.from_pandas(frame), "dicts": lambda: frame.to_dict("records"),
+    }.get(kind, lambda: tmp_path / f"rows.{kind}")()  # fmt: skip
+    if kind == "jsonl":
+        frame.to_json(source, orient="records", lines=True)
+    elif kind == "parquet":
+        frame.to_parquet(source)
+    with pytest.warns(MixedColumnWarning) as caught:
+        (rows,) = read(source, drop=["kind"])
+    assert {name: column.dtype.kind for name, column in rows.X.columns.items()} == {
+        "at": "M", "clock": "f", "km": "O", "code": "O", "digit": "O"
+    }  # fmt: skip
+    assert rows.X["clock"][1] == 5400.0
+    messages = [str(one.message) for one in caught]
+    assert len(messages) == 2
+    assert f"'km' is read as text: {N} of the first {N} values are numbers as text" in messages[0]
+    assert "--type digit=number) if they are numbers, or types={'digit': 'text'}" in messages[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        types = {"km": "number", "digit": "text"}
+        (rows,) = read(source, types=types, target="km", drop=["kind"])
+        assert rows.y[2] == 0.5
+        assert read(source, types=types, target="kind").task == "classification"
+    with raises(TypeMismatchError, remedy="(--type km=number) if they are numbers"):
+        list(read(source, target="km", types={"digit": "text"}))
+    with pytest.warns(MixedColumnWarning, match="'digit' is read as text"):
+        assert read(source, target="digit", types={"km": "number"}).task == "classification"
+
+
+def test_categories_of_frames_remain_text() -> None:
+    values = pd.Series([f"{i % 7}.5" for i in range(N)])
+    sources = (
+        pd.DataFrame({"a": values.astype("category")}),
+        pl.DataFrame({"a": values.to_list()}).with_columns(pl.col("a").cast(pl.Categorical)),
+        pa.table({"a": pa.array(values).dictionary_encode()}),
+    )
+    for source in sources:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            (rows,) = read(source)
+        assert rows.X["a"].tolist() == values.tolist()

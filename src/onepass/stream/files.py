@@ -215,8 +215,10 @@ class Bytes:
         try:
             head = self.look(max(map(len, _UNPACK)))
             if head.startswith(b"PK\x03\x04"):
-                self._inner = _Buffered(self._member(self.seekable()))
-                self._packed, self._spooled = True, None  # the archive keeps its own file
+                archive, self._packed = self.seekable(), True
+                self._spooled = None  # the archive keeps its file
+                with self._damage_errors():
+                    self._inner = _Buffered(self._member(archive))
             for mark, unpack in _UNPACK.items():
                 if head.startswith(mark):
                     self._packed = True

@@ -307,7 +307,7 @@ class TextParser:
         parse = self._parsers["number"]
         numbers = {value: n for value, n in counts.items() if _has_form(value, parse)}
         fits, codes = sum(numbers.values()), any(re.match("0[0-9]", value) for value in numbers)
-        if len(numbers) < _DIFFERENT or codes or fits <= _MAX_SHARE * counts.total():
+        if len(numbers) < _DIFFERENT or codes or 2 * fits <= counts.total():
             return None
         what = "labels" if all(map(str.isdigit, numbers)) else "affixed"
         remedy = f"{type_option(name, 'number')} if they are numbers"
