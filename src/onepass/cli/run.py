@@ -9,6 +9,7 @@ import os
 import time as clocks
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import CycloptsError
@@ -313,6 +314,7 @@ def _with_intervals(
 def _print_past(models: Mapping[str, Any], sample: "PastRows", *, quiet: bool) -> None:
     """Print the errors of models on past rows; those that have forgotten them also if quiet."""
     from onepass.errors import join_names
+    from onepass.stream.literals import as_text
 
     for name, model in models.items():
         inner = getattr(model, "model", model)
@@ -329,7 +331,7 @@ def _print_past(models: Mapping[str, Any], sample: "PastRows", *, quiet: bool) -
         if not (errors.forgotten or errors.labels):
             print_message(text, quiet=quiet)
             continue
-        labels = [str(label) for label in errors.labels]
+        labels = [as_text(label) for label in errors.labels]
         what = f"the labels {join_names(labels)}" if labels else "them"
         text = f"{text} The model has forgotten {what}."
         if errors.recalled is not None:
@@ -516,7 +518,7 @@ def _hints(X: Any, *, quiet: bool) -> None:
 
     for name in X.names if len(X) >= _NUMBERED else ():
         if X[name].dtype.kind == "f" and (np.diff(X[name]) > 0.0).all():
-            drop = f"--drop {name}" if name else "--drop '\"\"'"
+            drop = f"--drop {quote(name)}" if name else "--drop '\"\"'"
             text = f"Column {name!r} increases in each row. If it numbers the rows: {drop}"
             print_message(text, quiet=quiet)
     dates = [name for name in X.names if X[name].dtype.kind == "M"]
@@ -541,7 +543,7 @@ def _report_width(models: "Mapping[str, Pipeline]", *, quiet: bool) -> None:
         print_message(
             f"Each category is a feature: {sum(texts.values())} of {encode.n_features_out_}, most "
             f"of {listed}. The time per row grows with the square of their number. "
-            f"--drop {most[0]}, or --set encode__max_categories=10",
+            f"--drop {quote(most[0])}, or --set encode__max_categories=10",
             quiet=quiet,
         )
 

@@ -20,6 +20,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from onepass.types import Array
+from onepass.validation.rows import concatenate_tables
 from onepass.validation.table import Table
 
 _WORSE, _WRONG = 1.5, 0.1  # ratio of mean absolute errors; difference of shares of wrong labels
@@ -98,15 +99,18 @@ class PastRows:
         model : learner or Pipeline
         """
         numbers, recalls = not is_classifier(model), hasattr(model, "recall")
-        losses, targets = [], []
-        for x, y, predictions in self._rows:
-            each = [predictions[name], np.asarray(model.predict(x))[0]]
-            each += [np.asarray(model.recall(x))[0]] if recalls else []
-            if numbers:
-                losses.append([np.abs(np.asarray(p, dtype=float) - y).mean() for p in each])
-            else:
-                losses.append([float(p != y) for p in each])
-            targets.append(y)
+        rows: list[Any] = [x for x, _, _ in self._rows]
+        X = concatenate_tables(rows) if isinstance(rows[0], Table) else np.concatenate(rows)
+        targets = [y for _, y, _ in self._rows]
+        found: list[Any] = [[predictions[name] for *_, predictions in self._rows], model.predict(X)]
+        found += [model.recall(X)] if recalls else []
+        losses = [
+            [
+                np.abs(np.asarray(p, dtype=float) - y).mean() if numbers else float(p != y)
+                for p in each
+            ]
+            for *each, y in zip(*found, targets, strict=True)
+        ]
         L = np.array(losses)
         before, now, *recalled = L.mean(axis=0).tolist()
         forgotten = now > _WORSE * before if numbers else now > before + _WRONG
