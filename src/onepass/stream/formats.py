@@ -31,7 +31,8 @@ from onepass.stream.sources import BaseSource, Chunk, RawColumn, Source
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "arrow")
 SUFFIXES = {
     ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl",
-    ".json": "jsonl", ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".arrows": "arrow",
+    ".json": "jsonl", ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow",
+    ".arrows": "arrow",
 }  # fmt: skip
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 _STREAM = b"\xff\xff\xff\xff"  # first bytes of an Arrow stream
