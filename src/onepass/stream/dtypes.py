@@ -170,7 +170,8 @@ class ColumnTypes:
         if name in self._types:
             array, unfit, values = self._of_given_type(name, column, first)
         elif isinstance(column, pa.Array) and pa.types.is_string(column.type):
-            array, unfit, values = self._of_text(name, column, first, chunk.text_format)
+            kind = None if chunk.text_format == "csv" else "quoted"
+            array, unfit, values = self._of_text(name, column, first, kind)
         elif isinstance(column, list):
             array, unfit, values = self._of_objects(name, column, first, chunk.text_format)
         else:
@@ -196,19 +197,8 @@ class ColumnTypes:
             if typed is not None and typed.dtype.kind == DTYPE_CODES[kind]:
                 return typed, [], []
             texts = _texts(column, typed, kind)
-        if _is_empty(texts):
-            return missing_column(self._dtype_code(name), len(texts)), [], []
-        if self._forms[name] is None:
-            listed = texts.to_pylist() if isinstance(texts, pa.Array) else texts
-            quick_form = (
-                self._parser.quick_form(texts, kind) if isinstance(texts, pa.Array) else None
-            )
-            self._forms[name] = quick_form or self._parser.infer_form(
-                name, listed, kind, source=self._source(first), first=first,
-                warn=name not in self._warned,
-            )  # fmt: skip
-        array, unfit = self._parser.array(texts, self._forms[name] or kind)
-        if array.dtype == object and isinstance(column, list) and typed is None:
+        array, unfit, _ = self._of_text(name, texts, first, kind)
+        if isinstance(column, list) and array.dtype == object and typed is None:
             unfit = [
                 i for i, text in enumerate(texts) if text and first_unencodable([text]) is not None
             ]
@@ -217,18 +207,19 @@ class ColumnTypes:
             return array, unfit, as_python(typed)
         return array, unfit, column
 
-    def _of_text(self, name: str, column: pa.Array, first: int, text_format: str) -> _Converted:
+    def _of_text(
+        self, name: str, column: pa.Array | list[Any], first: int, kind: str | None
+    ) -> _Converted:
         """Convert a column of text, which is parsed."""
         if _is_empty(column):
             return missing_column(self._dtype_code(name), len(column)), [], []
         if self._forms[name] is None:
-            kind = None if text_format == "csv" else "quoted"
-            form = self._parser.quick_form(column, kind) or self._infer_form(
-                name, column.to_pylist(), first, kind
-            )
-            if form == "true or false" and name in self._targets:
-                self._types[name] = "text"
-                return self._of_given_type(name, column, first)
+            form = self._parser.quick_form(column, kind) if isinstance(column, pa.Array) else None
+            if form is None:
+                texts = column.to_pylist() if isinstance(column, pa.Array) else column
+                form = self._infer_form(name, texts, first, kind)
+            if kind is None and form == "true or false" and name in self._targets:
+                self._types[name] = form = "text"
             self._forms[name] = form
         return *self._parser.array(column, self._forms[name] or "text"), column
 
@@ -258,7 +249,7 @@ class ColumnTypes:
         return array, sorted(others + unfit), column
 
     def _infer_form(
-        self, name: str, texts: list[Any], first: int, kind: str | None, numbers: int = 0
+        self, name: str, texts: Sequence[Any], first: int, kind: str | None, numbers: int = 0
     ) -> str | None:
         """Infer the form of a column of text from its first values."""
         return self._parser.infer_form(
