@@ -74,6 +74,7 @@ __all__ = [
     "ColumnError",
     "CommitTimeoutError",
     "CorruptStoreError",
+    "EmptySourceError",
     "ForbiddenError",
     "ForecastWarning",
     "IdempotencyConflictError",

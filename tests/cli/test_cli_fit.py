@@ -1,5 +1,6 @@
 """The command ``fit``."""
 
+import importlib
 import os
 import signal
 from pathlib import Path
@@ -60,7 +61,7 @@ def test_an_interrupted_fit_says_how_it_continues(
     def interrupted(*_: object, **__: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(op.scale, "fit", interrupted)
+    monkeypatch.setattr(importlib.import_module("onepass.scale.fit"), "fit_shards", interrupted)
     saved = tmp_path / "m.onepass"
     call = ["fit", write_shards(tmp_path / "shards", 2), "--target", "y", "--save", str(saved)]
     with pytest.raises(SystemExit, match="130"):

@@ -178,7 +178,10 @@ def test_text_of_every_source_is_read_alike(kind: str, tmp_path: Path) -> None:
     assert rows.X["clock"][1] == 5400.0
     messages = [str(one.message) for one in caught]
     assert len(messages) == 2
-    assert f"'km' is read as text: {N} of the first {N} values are numbers as text" in messages[0]
+    assert (
+        f"'km' is read as text: {N} of the first {N} values are numbers in quotation marks"
+        in messages[0]
+    )
     assert "--type digit=number) if they are numbers, or types={'digit': 'text'}" in messages[1]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -204,3 +207,44 @@ def test_categories_of_frames_remain_text() -> None:
             warnings.simplefilter("error")
             (rows,) = read(source)
         assert rows.X["a"].tolist() == values.tolist()
+
+
+@pytest.mark.parametrize(
+    "labels", [["10:30", "11:30"], ["2024-01-01", "2024-01-02"], list("0123456789"), ["1.5", "2.5"]]
+)
+def test_targets_apart_from_the_features_remain_text(labels: list[str]) -> None:
+    y = [labels[i % len(labels)] for i in range(N)]
+    X = np.arange(N, dtype=float)[:, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for source in ((X, np.array(y)), list(zip(X, y, strict=True))):
+            stream = read(source)
+            assert stream.task == "classification"
+            assert next(iter(stream)).y.tolist() == y
+
+
+def test_numbers_are_not_converted_to_the_text_that_a_model_has_learned() -> None:
+    codes = [f"{i % 7:05d}" for i in range(N)]
+    for frame in (pd.DataFrame({"zip": [1, 2]}), pd.DataFrame({"zip": [True, False]})):
+        for source in (frame, pl.from_pandas(frame), frame.to_dict("records")):
+            with pytest.raises(SourceError, match=r"column 'zip' must be text.*--type zip=text"):
+                list(read(source, dtypes={"zip": "text"}))
+            list(read(source, types={"zip": "text"}))
+    with pytest.warns(MixedColumnWarning, match="leading zeros"):
+        (rows,) = read(io.StringIO("zip\n" + "\n".join(codes) + "\n"))
+    assert rows.X["zip"].tolist() == codes
+
+
+def test_amounts_with_a_sign_after_the_number_are_reported() -> None:
+    amounts = "a;y\n" + "".join(f"{i % 5},50 €;{i}\n" for i in range(N))
+    with pytest.warns(MixedColumnWarning, match="numbers with '€'"):
+        assert read(io.StringIO(amounts), target="y", delimiter=";").task == "regression"
+    with raises(TypeMismatchError, remedy="Pass the plain numbers"):
+        list(read(io.StringIO(amounts), target="a", delimiter=";", decimal=","))
+
+
+def test_empty_text_is_missing_where_a_type_is_given() -> None:
+    rows = [{"a": "" if i % 5 == 0 else str(i), "b": ""} for i in range(N)]
+    (block,) = read(rows, types={"a": "number", "b": "text"})
+    assert np.isnan(block.X["a"]).sum() == N / 5
+    assert block.X["b"].tolist() == [""] * N

@@ -185,3 +185,12 @@ def test_missing_files_and_mixed_formats(tmp_path: Path) -> None:
     odd.write_text("a\n5\n")
     (rows,) = read(odd)  # a name before a pattern
     assert rows.X["a"].tolist() == [5.0]
+
+
+def test_a_description_beside_tables_is_no_table(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    (tmp_path / "meta.json").write_text('{"title": "x"}\n')
+    with pytest.raises(SourceError, match=r"of one format.*got .*meta.json"):
+        read(tmp_path, target="y")
+    (tmp_path / "a.csv").unlink()
+    assert len(next(iter(read(tmp_path)))) == 1

@@ -88,11 +88,10 @@ def fit(
     """
     from sklearn.utils import get_tags
 
-    from onepass import scale
     from onepass.features.pipeline import Pipeline
     from onepass.learners.keyed import Keyed
     from onepass.models import pipelines
-    from onepass.scale.fit import infer_task
+    from onepass.scale.fit import first_task, fit_shards
     from onepass.serialization.models import save as saved
 
     policy = "keep" if missing == "impute" else missing
@@ -115,11 +114,7 @@ def fit(
             with usage_errors("fit", settings=settings):
                 check_not_overwritten([source, *more], [save], "fit: --save")
                 save.parent.mkdir(parents=True, exist_ok=True)
-                chosen, binary = (
-                    infer_task(shards, skip=on_bad_shard == "skip", **options)
-                    if task is None
-                    else (task, False)
-                )
+                chosen = task or first_task(shards, skip=on_bad_shard == "skip", **options)
                 plain = {"rls__forgetting": 1.0} if model == "rls" else {}
                 fixed = {"encode__missing": policy, **plain, **values(settings)}
                 one: Any = pipelines([model], str(chosen), fixed)[model]
@@ -127,10 +122,11 @@ def fit(
                     *features, learner = one.steps
                     exact = (step for step in features if get_tags(step).merging == "exact")
                     one = Pipeline(*exact, learner)  # without Scale
-                report = scale.fit(
+                report = fit_shards(
                     one if by is None else Keyed(one, by=by), shards, engine=engine,
                     workers=workers, workdir=workdir, on_bad_shard=on_bad_shard, restart=restart,
-                    binary=binary, on_progress=notify, **options,
+                    binary=task is None and chosen == "classification", on_progress=notify,
+                    **options,
                 )  # fmt: skip
         except KeyboardInterrupt:
             print_message(

@@ -280,7 +280,11 @@ def run(
         "every": _EVERY if checkpoint is None else checkpoint, "drift": found,
         "checkpoint": None if save is None else _run_file(save),
     }  # fmt: skip
-    return _execute(models, stream, options, progress, save, report, settings, past, quiet=quiet)
+    guessed = task is None and chosen == "classification"
+    return _execute(
+        models, stream, options, progress, save, report, settings, past, guessed=guessed,
+        quiet=quiet,
+    )  # fmt: skip
 
 
 def _with_intervals(
@@ -381,6 +385,7 @@ def _execute(
     settings: Sequence[str],
     past: int,
     *,
+    guessed: bool,
     quiet: bool,
 ) -> int:
     """Run the evaluation, save its results, and return the exit code."""
@@ -391,7 +396,9 @@ def _execute(
     sample = PastRows(past) if past else None
     with terminable() as code:
         try:
-            found = _train(models, stream, options, progress, settings, sample, quiet=quiet)
+            found = _train(
+                models, stream, options, progress, settings, sample, guessed=guessed, quiet=quiet
+            )
         except KeyboardInterrupt:
             if code() == INTERRUPTED:
                 raise
@@ -434,10 +441,12 @@ def _train(
     settings: Sequence[str],
     sample: "PastRows | None",
     *,
+    guessed: bool,
     quiet: bool,
 ) -> "Report":
-    """Evaluate and train the models on the stream."""
+    """Evaluate and train the models on the stream; the task may be guessed from the first rows."""
     from onepass.evaluate import prequential
+    from onepass.stream.sources import check_binary
 
     before = 0 if progress is None else progress.rows
     if progress is not None:
@@ -463,7 +472,9 @@ def _train(
                 reported = True
                 _report_width(models, quiet=quiet)
             if block.first == 0:
-                _hints(block.X, quiet=quiet)
+                _print_hints(block.X, settings, quiet=quiet)
+            if guessed:
+                check_binary(block)
             if sample is not None:
                 sample.add(block.X, block.y, predictions)
 
@@ -510,21 +521,23 @@ def _save_results(
         show(found.table())
 
 
-def _hints(X: Any, *, quiet: bool) -> None:
+def _print_hints(X: Any, settings: Sequence[str], *, quiet: bool) -> None:
     """Print what the first rows suggest to change: columns that number the rows, several dates."""
     import numpy as np
 
     from onepass.errors import join_names
 
     for name in X.names if len(X) >= _NUMBERED else ():
-        if X[name].dtype.kind == "f" and (np.diff(X[name]) > 0.0).all():
+        column = X[name]
+        whole = column.dtype.kind == "f" and (column == np.floor(column)).all()
+        if whole and (np.diff(column) > 0.0).all():
             drop = f"--drop {quote(name)}" if name else "--drop '\"\"'"
             text = f"Column {name!r} increases in each row. If it numbers the rows: {drop}"
             print_message(text, quiet=quiet)
     dates = [name for name in X.names if X[name].dtype.kind == "M"]
-    if len(dates) > 1:
+    if len(dates) > 1 and not any(setting.startswith("encode__times") for setting in settings):
         print_message(
-            f"Columns {join_names(dates)} are dates, of which models see hour, weekday and month. "
+            f"Columns {join_names(dates)} are dates, which are encoded as hour, weekday and month. "
             "For the time between them: --set "
             '\'encode__times=["hour","weekday","month","elapsed"]\'',
             quiet=quiet,
@@ -542,7 +555,8 @@ def _report_width(models: "Mapping[str, Pipeline]", *, quiet: bool) -> None:
         listed = ", ".join(f"{name!r} ({texts[name]})" for name in most)
         print_message(
             f"Each category is a feature: {sum(texts.values())} of {encode.n_features_out_}, most "
-            f"of {listed}. The time per row grows with the square of their number. "
+            f"of {listed}. The time per row grows with their number, that of least squares with "
+            "its square. "
             f"--drop {quote(most[0])}, or --set encode__max_categories=10",
             quiet=quiet,
         )

@@ -115,7 +115,7 @@ def _with_fitted_kinds(table: Table, columns: Mapping[str, Column | None]) -> Ta
         column, kind = columns.get(name), values.dtype.kind
         if column is not None and (column.code, kind) == ("M", "O"):
             with suppress(ValueError, OverflowError):
-                found[name] = dates_of_text(values)
+                found[name] = dates_of_text(values, f"column {name!r}")
                 continue
         if column is not None and kind != column.code:
             known = ~is_missing(values)
@@ -377,7 +377,8 @@ class Encode(Transformer):
     ParameterError
         If a parameter is outside its range.
     TypeMismatchError
-        If a column changes its type, such as from numbers to text. Dates may be text in ISO 8601.
+        If a column changes its type, such as from numbers to text; dates may become text in
+        ISO 8601.
     ColumnError
         If a column is rejected, or a frame has none of the fitted columns.
 

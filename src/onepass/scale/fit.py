@@ -102,7 +102,6 @@ def fit(
     workdir: str | os.PathLike[str] | None = None,
     on_bad_shard: str = "error",
     restart: bool = False,
-    binary: bool = False,
     on_progress: Callable[[FitProgress], object] | None = None,
     **options: Any,
 ) -> FitReport:
@@ -143,8 +142,6 @@ def fit(
         shard out, with a warning.
     restart : bool
         Whether to discard the summaries in ``workdir``.
-    binary : bool
-        Whether each target must be 0 or 1, if the task was inferred from the first targets.
     on_progress : callable, optional
         Called with a :class:`FitProgress` after each shard.
     **options
@@ -184,6 +181,28 @@ def fit(
     >>> report.rows, report.merging, round(float(report.model.coef_[0]), 6)
     (8, 'exact', 2.0)
     """
+    return fit_shards(
+        model, shards, target=target, engine=engine, workers=workers, workdir=workdir,
+        on_bad_shard=on_bad_shard, restart=restart, on_progress=on_progress, **options,
+    )  # fmt: skip
+
+
+@calling("op.scale.fit")
+def fit_shards(
+    model: Any,
+    shards: Any,
+    *,
+    target: str | Sequence[str],
+    engine: str,
+    workers: int | None,
+    workdir: str | os.PathLike[str] | None,
+    on_bad_shard: str,
+    restart: bool,
+    on_progress: Callable[[FitProgress], object] | None,
+    binary: bool = False,
+    **options: Any,
+) -> FitReport:
+    """Learn shards; see ``fit``. If ``binary``, targets other than 0 and 1 are errors."""
     _check(model, engine, workers, workdir, on_bad_shard, options)
     with ExitStack() as stack:
         if workdir is None:
@@ -244,7 +263,7 @@ class _Run:
                 _WHERE,
             )
         if summary.error:
-            if not self._skip:
+            if not self._skip or summary.fatal:
                 raise _bad_shard(shard, summary.error)
             self._skipped[shard.index] = summary.error
         self._rows += summary.rows
@@ -295,7 +314,7 @@ class _Run:
                 f"{_WHERE}: {len(skipped)} of {len(self._shards)} shards were left out: "
                 f"{'; '.join(f'{name}: {error}' for name, error in skipped.items())}",
                 RowsRefusedWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         return FitReport(
             model, merging, self._rows, self._bad_rows, self._done - len(skipped), reused, skipped
@@ -387,8 +406,8 @@ def _task(
     return task
 
 
-def infer_task(source: Any, *, skip: bool, **options: Any) -> tuple[str | None, bool]:
-    """Return the task of the targets of the first shard that has rows, and whether they are binary.
+def first_task(source: Any, *, skip: bool, **options: Any) -> str | None:
+    """Return the task of the targets, from the first shard that has rows.
 
     Parameters
     ----------
@@ -399,8 +418,7 @@ def infer_task(source: Any, *, skip: bool, **options: Any) -> tuple[str | None, 
     **options
         As those of :func:`fit`.
     """
-    stream = _first(_shards(source, options), options, skip=skip)[1]
-    return stream.task, stream.binary
+    return _first(_shards(source, options), options, skip=skip)[1].task
 
 
 def _first(

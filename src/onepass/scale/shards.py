@@ -31,6 +31,7 @@ from onepass.serialization import archive
 from onepass.serialization.codec import from_state, state_dict
 from onepass.stream.formats import FoundFile
 from onepass.stream.read import read
+from onepass.stream.sources import check_binary
 from onepass.validation.rows import Rows
 
 _WHERE = "op.scale.fit"
@@ -70,12 +71,15 @@ class Summary:
         Number of rows learned, and of invalid rows skipped.
     error : str
         The error that the shard raised; empty if it was learned.
+    fatal : bool
+        Whether the error is one of the parameters, so that the shard must not be left out.
     """
 
     model: Any
     rows: int
     bad_rows: int
     error: str
+    fatal: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ class Task:
     @cached_property
     def digest(self) -> str:
         """Digest of all that determines the summary of a shard, besides the shard."""
-        tree = [self.state, dict(self.options), self.features]
+        tree = [self.state, dict(self.options), self.features, self.binary]
         return sha256(archive.dumps(tree, _WHERE)).hexdigest()
 
     def model(self) -> Any:
@@ -128,7 +132,7 @@ class Task:
             except EmptySourceError:
                 tree |= {"model": None, "rows": 0, "bad_rows": 0}
             except OnepassError as error:
-                tree["error"] = str(error)
+                tree |= {"error": str(error), "fatal": isinstance(error, ParameterError)}
         archive.write(self._path(shard), tree, kind=_KIND)
 
     def summary(self, shard: Shard) -> Summary | None:
@@ -152,7 +156,7 @@ class Task:
                 _WHERE,
             )
         if error := tree["error"]:
-            return Summary(None, 0, 0, error)
+            return Summary(None, 0, 0, error, tree.get("fatal", False))
         if (tree["shard"], tree["version"]) != (str(shard), shard.found.file.version):
             return None
         model = from_state(tree["model"], str(path)) if tree["rows"] else None
@@ -165,8 +169,9 @@ class Task:
         """Return the encoded model after the rows of a shard, and their number."""
         model, rows = self.model(), 0
         stream = read(shard.found, **self.options)
-        stream.binary = self.binary
         for block in stream:
+            if self.binary:
+                check_binary(block)
             if self.features is not None and not rows:
                 self._check_features(block.X.names)
             try:

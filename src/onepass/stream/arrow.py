@@ -46,28 +46,14 @@ def flat_columns(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, pa.Arr
         left += [(f"{name}.{field.name}", part) for field, part in inner][::-1]
 
 
-def dtype_codes(fields: Sequence[tuple[str, pa.DataType]]) -> dict[str, str]:
-    """Return the dtype codes (f, b, O or M) of columns, omitting Arrow types that have none.
-
-    Parameters
-    ----------
-    fields : sequence of (str, pyarrow.DataType)
-        Names and types of the columns.
+def dtype_code(kind: pa.DataType) -> str | None:
+    """Return the dtype code of an Arrow type: f, b, O or M; None if it has none.
 
     Examples
     --------
-    >>> import pyarrow as pa
-    >>> dtype_codes([("km", pa.int8()), ("by", pa.string()), ("late", pa.bool_())])
-    {'km': 'f', 'by': 'O', 'late': 'b'}
-    >>> len(dtype_codes([("never", pa.null())]))
-    0
+    >>> [dtype_code(kind) for kind in (pa.int8(), pa.string(), pa.bool_(), pa.null())]
+    ['f', 'O', 'b', None]
     """
-    known = {name: dtype_code(kind) for name, kind in fields}
-    return {name: found for name, found in known.items() if found is not None}
-
-
-def dtype_code(kind: pa.DataType) -> str | None:
-    """Return the dtype code of an Arrow type: f, b, O or M; None if it has none."""
     types = pa.types
     value = kind.value_type if types.is_dictionary(kind) else kind
     if is_text(value):
@@ -81,7 +67,7 @@ def dtype_code(kind: pa.DataType) -> str | None:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether a type is text, other than categories."""
+    """Return whether a type is text; categories have another type."""
     return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 

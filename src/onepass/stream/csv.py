@@ -35,6 +35,8 @@ _OTHER_CODES = {
 _NUMBER = re.compile(rb"[+-]?\d+\.?\d*")
 _DELIMITERS = (b";", b"\t", b",", b"|")
 _SHELL = {"\t": "tab"}
+PANDAS_MISSING = ("None", "<NA>")
+"""Missing values of ``pandas.read_csv`` besides those of Arrow."""
 
 
 class ParseErrors:
@@ -79,8 +81,6 @@ class ParseErrors:
                 )
         first, *second = sample.strip().splitlines()[:2]
         others = [mark for mark in _DELIMITERS if mark in first]
-        if delimiter == " ":
-            return
         if others and delimiter.encode() not in first and b'"' not in first:
             got, wanted = others[0].decode(), delimiter
             raise self._error(
@@ -89,10 +89,11 @@ class ParseErrors:
                 "the line is one column name, quote it",
             )
         words = second[0].split() if second and not others else []
-        if 1 < len(words) == len(first.split()) and any(map(_NUMBER.fullmatch, words)):
+        spaced = 1 < len(words) == len(first.split()) and any(map(_NUMBER.fullmatch, words))
+        if spaced and delimiter.encode() not in first:
             raise self._error(
-                f"must have the delimiter {delimiter!r}, got values separated by blanks",
-                "Pass delimiter=' ' (--delimiter ' ') if it is always one blank; or convert the "
+                f"must have the delimiter {delimiter!r}, got values separated by spaces",
+                "Pass delimiter=' ' (--delimiter ' ') if it is always one space; or convert the "
                 "file, for example by: sed -E 's/^ +//; s/ +/,/g'",
             )
 
@@ -428,7 +429,7 @@ class Delimited(BaseSource):
             strings_can_be_null=True, include_columns=wanted,
             column_types=dict.fromkeys(header or (), pa.binary()),
         )  # fmt: skip
-        convert.null_values = [*convert.null_values, *self._na]
+        convert.null_values = [*convert.null_values, *PANDAS_MISSING, *self._na]
         table = csv.read_csv(  # one thread and one block preserve the order and numbers of rows
             pa.BufferReader(text),
             read_options=csv.ReadOptions(

@@ -6,8 +6,8 @@ chunk in which the column has a value determines it. Until then the column is na
 another form raises an error with its position.
 
 Text in CSV may be of any type. Text in other sources, which can store numbers as numbers, may be
-dates, times of day or durations, and numbers only if ``types``, ``decimal`` or ``thousands`` is
-set. The categories of frames and of Arrow, and the keys of folders, remain text.
+dates, times of day or durations, and numbers only if ``types`` says so. The categories of frames
+and of Arrow, the keys of folders, and targets apart from the features remain text.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
@@ -80,6 +80,10 @@ class ColumnTypes:
         The target columns, in which booleans are text labels as written.
     skip : bool
         Whether rows with values of another type are skipped.
+    parsed : bool
+        Whether text is parsed; otherwise it remains text.
+    learned : collection of str
+        Columns whose type is that of a model: numbers are not converted to its text.
 
     Examples
     --------
@@ -98,7 +102,10 @@ class ColumnTypes:
         *,
         targets: Sequence[str] = (),
         skip: bool = False,
+        parsed: bool = True,
+        learned: Collection[str] = (),
     ) -> None:
+        self._parsed, self._learned = parsed, learned
         self._given, self._types = types, dict(types)
         self._located = located
         self._parser = parser
@@ -178,7 +185,8 @@ class ColumnTypes:
             array, unfit, values = self._of_own_type(name, column, first)
         because = "requested" if name in self._types else "in the first rows"
         for i in unfit:
-            expected = f"{self._parser.word(self._forms[name] or 'number')}, as {because}"
+            form = self._forms[name] or self._types.get(name) or "number"
+            expected = f"{self._parser.word(form)}, as {because}"
             error = self._error(
                 name, first + i, values[i], expected, csv=chunk.text_format == "csv"
             )
@@ -196,6 +204,10 @@ class ColumnTypes:
                 typed = self._typed(name, column, first)
             if typed is not None and typed.dtype.kind == DTYPE_CODES[kind]:
                 return typed, [], []
+            # a code was perhaps 00501 or 1.50 before another program read it as a number
+            if name in self._learned and typed is not None and typed.dtype.kind + kind == "ftext":
+                given = np.flatnonzero(~is_missing(typed)).tolist()
+                return missing_column("O", len(typed)), given, as_python(typed)
             texts = _texts(column, typed, kind)
         array, unfit, _ = self._of_text(name, texts, first, kind)
         if isinstance(column, list) and array.dtype == object and typed is None:
@@ -224,26 +236,26 @@ class ColumnTypes:
         return *self._parser.array(column, self._forms[name] or "text"), column
 
     def _of_objects(self, name: str, column: list[Any], first: int, text_format: str) -> _Converted:
-        """Convert Python values, of which text is parsed."""
+        """Convert Python values; text is parsed if at least half of the first values are text."""
+        texts = [value if isinstance(value, str) else None for value in column]
         if self._forms[name] is None:
             given = [value for value in column if not is_missing_value(value)]
             if not given:
                 return missing_column(self._dtype_code(name), len(column)), [], []
-            texts = [value if isinstance(value, str) else None for value in column]
-            n_others = len(given) - (len(texts) - texts.count(None))
-            if n_others > len(given) / 2 or (
-                n_others == len(given) / 2 and not isinstance(given[0], str)
-            ):
-                if text_format and name in self._targets and set(map(type, given)) == {bool}:
-                    self._types[name] = "text"
-                    return self._of_given_type(name, column, first)
-                self._forms[name] = TYPE_NAMES[_majority_array(column, None)[0].dtype.kind]
+            n_texts = sum(isinstance(value, str) for value in given)
+            most = 2 * n_texts > len(given) - isinstance(given[0], str)
+            if text_format and name in self._targets and set(map(type, given)) == {bool}:
+                self._types[name] = "text"
+                return self._of_given_type(name, column, first)
+            if most and self._parsed:
+                self._forms[name] = self._infer_form(
+                    name, texts, first, "quoted", len(given) - n_texts
+                )
             else:
-                self._forms[name] = self._infer_form(name, texts, first, "quoted", n_others)
+                self._forms[name] = TYPE_NAMES[_majority_array(column, None)[0].dtype.kind]
         form = self._forms[name] or "text"
         if form in TYPE_NAMES.values():
             return self._of_form(name, *_majority_array(column, form), column)
-        texts = [value if isinstance(value, str) else None for value in column]
         array, unfit = self._parser.array(texts, form)
         others = [i for i, v in enumerate(column) if texts[i] is None and not is_missing_value(v)]
         return array, sorted(others + unfit), column
@@ -357,7 +369,10 @@ def _is_empty(column: pa.Array | list[Any]) -> bool:
 def _texts(column: RawColumn, typed: Array | None, kind: str) -> pa.Array | list[str | None]:
     """Convert the values of a column to text; integers retain all digits."""
     if isinstance(column, list) or typed is None:
-        return [_text(value) for value in column]
+        texts = [_text(value) for value in column]
+        return texts if kind == "text" else [text or None for text in texts]
+    if isinstance(column, np.ndarray) and column.dtype.kind == "b":
+        return [_text(value) for value in column.tolist()]
     if kind == "text" and isinstance(column, pa.Array) and is_exact(column.type):
         return column.cast(pa.string())
     if kind == "text" and isinstance(column, np.ndarray) and column.dtype.kind in "iu":

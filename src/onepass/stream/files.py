@@ -205,6 +205,7 @@ class Bytes:
         self.name = name or getattr(source, "name", "")
         self._file: BinaryIO | None = None
         self._spooled: IO[bytes] | None = None
+        self._archive: IO[bytes] | None = None  # the bytes of a zip archive from a pipe
         self._size = 0
         if isinstance(source, File):
             self._size, source = source.size, source.open()
@@ -214,9 +215,9 @@ class Bytes:
         self._packed = False
         try:
             head = self.look(max(map(len, _UNPACK)))
-            if head.startswith(b"PK\x03\x04"):
+            if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
                 archive, self._packed = self.seekable(), True
-                self._spooled = None  # the archive keeps its file
+                self._archive, self._spooled = self._spooled, None
                 with self._damage_errors():
                     self._inner = _Buffered(self._member(archive))
             for mark, unpack in _UNPACK.items():
@@ -232,12 +233,13 @@ class Bytes:
     def _member(self, file: IO[bytes]) -> IO[bytes]:
         """Open the only file in a zip archive."""
         archive = zipfile.ZipFile(file)
-        names = [name for name in archive.namelist() if not name.endswith("/")]
-        if len(names) != 1 or "[Content_Types].xml" in names:
-            found = "a spreadsheet" if "[Content_Types].xml" in names else f"{len(names)} files"
+        names = [
+            name for name in archive.namelist() if not name.endswith("/") and "__MACOSX" not in name
+        ]
+        if len(names) != 1:
             raise SourceError(
-                f"{self.name} must be a zip archive of one file, got {found}. Write the table as "
-                "CSV, or pass zip://NAME::PATH for one file of the archive."
+                f"{self.name} must be a zip archive of one file, got {len(names)} files. Write the "
+                "table as CSV, or pass zip://NAME::PATH for one file of the archive."
             )
         return archive.open(names[0])
 
@@ -278,7 +280,7 @@ class Bytes:
 
     def close(self) -> None:
         """Close the files opened here; a given file object stays open."""
-        for file in (self._file, self._spooled):
+        for file in (self._file, self._spooled, self._archive):
             if file is not None:
                 file.close()
 

@@ -4,8 +4,8 @@ A row is a line with one JSON object; blank lines are skipped. Several objects o
 over several lines and an array are errors.
 
 The values of absent keys are missing, like null, and any line may have new keys. A column contains
-text, numbers or booleans. Text is parsed as dates, times of day or durations if all first values of
-the column have that form (:mod:`onepass.stream.dtypes`).
+text, numbers or booleans. Text may be dates, times of day or durations
+(:mod:`onepass.stream.dtypes`).
 
 msgspec decodes the lines. Text that it rejects is decoded by the standard library, which also
 accepts NaN and reports the line of an error. If a key of an object is duplicated, the last value is
@@ -80,9 +80,9 @@ class JsonLines(BaseSource):
                 if not whole and (blank or skip_unterminated(self.name, first, self.leave)):
                     return
                 if not first and text.lstrip().startswith(b"["):
-                    raise self._error(
-                        "one JSON object per line, got an array. Write its elements as lines, for "
-                        "example by: jq -c '.[]'"
+                    raise SourceError(
+                        f"{self.name} must contain one JSON object per line, got an array. Write "
+                        "its elements as lines, for example by: jq -c '.[]'."
                     )
                 bad: dict[int, OnepassError] = {}
                 rows = self._rows(text, line, bad)
@@ -95,9 +95,6 @@ class JsonLines(BaseSource):
                 )
         finally:
             opened.close()
-
-    def _error(self, error: str) -> SourceError:
-        return SourceError(f"{self.name} must contain {error}.")
 
     def _rows(self, text: bytes, line: int, bad: dict[int, OnepassError]) -> list[dict[str, Any]]:
         """Parse lines to objects; store the errors of invalid lines in ``bad``."""
@@ -136,15 +133,9 @@ class JsonLines(BaseSource):
                 others = [None if isinstance(value, dict) else value for value in values]
                 if any(value is not None for value in others):
                     found[name] = others
-            for (
-                full,
-                column,
-            ) in found.items():  # the key "a.b" and the key "b" in "a" may both occur
-                known = columns.get(full, column)
-                pairs = zip(known, column, strict=True)
-                columns[full] = (
-                    column if known is column else [a if b is None else b for a, b in pairs]
-                )
+            for full, column in found.items():  # "a.b" and "b" in "a" may both occur
+                first = columns.get(full, column)
+                columns[full] = [a if b is None else b for a, b in zip(first, column, strict=True)]
         return columns
 
 

@@ -31,8 +31,6 @@ DTYPE_CODES = {"number": "f", "bool": "b", "text": "O", "date": "M"}
 TYPE_NAMES = {"f": "number", "b": "number", "O": "text", "M": "date"}
 """Dtype code -> type of a column; booleans are numbers in tables."""
 ISO, ZONED = "%Y-%m-%d", " with UTC offset"
-UNQUOTED = frozenset({"number", "true or false"})
-"""Forms of values that JSON does not quote."""
 SKIP_REMEDY = "bad_rows='skip' (--bad-rows skip) to skip such rows"
 """Remedy for invalid rows, for error messages."""
 _WORDS = {"number": "a number", "bool": "true or false", "text": "text", "date": "a date"}
@@ -64,7 +62,8 @@ _PERIOD = re.compile(
     re.ASCII,
 )
 _AFFIXED = re.compile(
-    r"\s*(?P<before>[$€£¥]?) ?[+-]?\d[\d.,' ]*(?P<after>(?: ?[a-zµ°%/²³]{1,5})?)\s*", re.IGNORECASE
+    r"\s*(?P<before>[$€£¥]?) ?[+-]?\d[\d.,' ]*(?P<after>(?: ?[a-zµ°%/²³$€£¥]{1,5})?)\s*",
+    re.IGNORECASE,
 )
 _PART_OF_YEAR = re.compile(r"\s*\d{4}[ -]?[QWqw]\d{1,2}\s*")
 _LIKELY = re.compile(
@@ -211,14 +210,14 @@ class TextParser:
         values : sequence of str or None
             The first values of the column.
         kind : str, optional
-            The type that the user has set; or "quoted" for quoted text of JSON, which is never
-            parsed as plain numbers or booleans.
+            The type that the user has set; or "quoted" for text of sources that can store numbers
+            and booleans, which is not parsed as such.
         source : str
             The source, for messages.
         first : int
             The row number of the first value.
         numbers : int
-            Number of unquoted numbers in the JSON column.
+            Number of other values in the column, such as numbers.
         target : bool
             Whether the column is a target.
         skip : bool
@@ -257,7 +256,7 @@ class TextParser:
                 "the column is text.",
             )
         count = f"{fits:,} of the first {total:,} values are {noun}"
-        if what in {"affixed", "labels"}:
+        if what in {"affixed", "quoted", "quoted, whole"}:
             shown, ways = f"{count}, as {at}", [remedy]
         elif what == "zeros":
             shown, ways = f"{count}, as {at}", [f"{typing} if they are numbers"]
@@ -267,7 +266,7 @@ class TextParser:
             options = f"{remedy} and {typing}" if remedy else typing
             ways += [f"{options} to skip rows with other values"] * skip
         advice = f"Pass {', '.join(ways)}{', or ' * bool(ways)}{text} if"
-        if what in {"mixed", "affixed"} and target and fits > _MAX_SHARE * total:
+        if what in {"mixed", "affixed", "quoted"} and target and fits > _MAX_SHARE * total:
             both = "both: " if what == "mixed" else ""
             raise TypeMismatchError(
                 f"{source}: the target {name!r} must contain numbers or labels, got {both}{shown}. "
@@ -289,7 +288,7 @@ class TextParser:
         least = max(1, _MIN_SHARE * counts.total()) if free else 0
         if free and (affixed := _affixed(counts)) is not None:
             return "text", affixed
-        if kind == "quoted" and (issue := self._quoted(counts, name)) is not None:
+        if kind == "quoted" and (issue := self._quoted_numbers(counts, name)) is not None:
             return "text", issue
         if free and "date_format" not in self.given:
             likely = sum(n for value, n in counts.items() if _LIKELY.match(value))
@@ -302,16 +301,18 @@ class TextParser:
             else (best[0], self._describe_issue(best, fits, counts, kind, name))
         )
 
-    def _quoted(self, counts: Counter[str], name: str) -> tuple[str, str, int, str, str] | None:
+    def _quoted_numbers(
+        self, counts: Counter[str], name: str
+    ) -> tuple[str, str, int, str, str] | None:
         """Return the issue of a column of numbers in quotation marks, other than codes as 007."""
         parse = self._parsers["number"]
         numbers = {value: n for value, n in counts.items() if _has_form(value, parse)}
         fits, codes = sum(numbers.values()), any(re.match("0[0-9]", value) for value in numbers)
         if len(numbers) < _DIFFERENT or codes or 2 * fits <= counts.total():
             return None
-        what = "labels" if all(map(str.isdigit, numbers)) else "affixed"
+        what = "quoted, whole" if all(map(str.isdigit, numbers)) else "quoted"
         remedy = f"{type_option(name, 'number')} if they are numbers"
-        return what, "numbers as text", fits, next(iter(numbers)), remedy
+        return what, "numbers in quotation marks", fits, next(iter(numbers)), remedy
 
     def _describe_issue(
         self, best: list[str], fits: int, counts: Counter[str], kind: str | None, name: str
@@ -389,7 +390,8 @@ class TextParser:
         if self.given or texts.null_count == len(texts):
             return None
         for form in ("number", ISO, ISO + ZONED):
-            if kind in {None, self.kind(form)} and self.cast(texts, form) is not None:
+            fits = kind in {None, self.kind(form)} or (kind == "quoted" and form != "number")
+            if fits and self.cast(texts, form) is not None:
                 zeros = form == "number" and compute.match_substring_regex(texts, "^0[0-9]")
                 return None if zeros and compute.any(zeros).as_py() else form
         return None

@@ -153,6 +153,8 @@ def _folder_files(folder: File, reading: ReadOptions) -> tuple[list[FoundFile], 
         if not any(word.startswith((".", "_")) for word in file.parts()[depth:])
     ]  # fmt: skip
     other = [file for file in seen if format_of(file.name) is None and reading.format is None]
+    json = [file for file in seen if file.name.lower().endswith(".json")]
+    other += json if len(json) < len(seen) else []  # beside tables, a description of them
     if other or not seen:
         got = f"{other[0]}, which has another format" if other else "none"
         raise SourceError(
@@ -203,9 +205,9 @@ def read(
     Parameters
     ----------
     source : path, str, file object, DataFrame, array, (X, y), iterable
-        - the path of a file: ``.csv``, ``.tsv``, ``.jsonl`` (``.ndjson``), ``.parquet``,
-          ``.arrow`` (``.feather``, ``.arrows``); all but Parquet may be compressed, as ``.gz``,
-          ``.bz2``, ``.xz`` or ``.zst``;
+        - the path of a file: ``.csv``, ``.tsv`` (``.tab``), ``.jsonl`` (``.ndjson``, ``.json``),
+          ``.parquet``, ``.arrow`` (``.feather``, ``.arrows``); all but Parquet may be compressed,
+          as ``.gz``, ``.bz2``, ``.xz``, ``.zst`` or ``.zip``;
         - a pattern, such as ``"logs/*.csv"``; a list of paths; a folder of such files, in which
           folders named ``key=value`` are columns. Files are read one after the other;
         - the address of any of these, in the syntax of fsspec: ``"s3://…"``, ``"https://…"``;

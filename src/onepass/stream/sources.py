@@ -15,8 +15,8 @@ other numbers                           regression
 ======================================= ==============
 
 Booleans are 0 and 1 in every table. Other numbers are never inferred to be labels: 0 to 9 may be
-digits or counts. If the first targets are 0 and 1, another number later is an error: they were
-counts. The user can set the task.
+digits or counts. The user can set the task. If a command infers labels from 0 and 1, another number
+later is an error: they were counts.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Chunk:
     n : int
         The number of rows.
     text_format : {"", "csv", "json"}
-        The format of text columns: "csv", in which text may be of any type, "json", in which text
-        is quoted, or "" if the source has typed columns.
+        The format of text: "csv", in which text may be of any type; "json", in which booleans of
+        a target are labels; or "".
     targets : dict of str to RawColumn, optional
         The targets of the rows, if the source has separate targets.
     flat : bool
@@ -548,18 +548,19 @@ def infer_task(targets: Sequence[Array]) -> str:
 
 
 def check_binary(rows: Rows) -> None:
-    """Raise if a target is a number other than 0 and 1.
+    """Raise if a target is a number other than 0 and 1, after a task was inferred from such.
 
     Raises
     ------
     ParameterError
-        The first targets were taken for labels, but are numbers.
     """
+    if rows.y is None or rows.y.ndim > 1 or rows.y.dtype.kind != "f":
+        return
     other = np.flatnonzero((rows.y != 0) & (rows.y != 1) & ~np.isnan(rows.y))
     if len(other):
         i = int(other[0])
         raise ParameterError(
-            f"{rows.located(i)}: the target must be 0 or 1, as those of the first rows, which "
+            f"{rows.located(i)}: the target must be 0 or 1, like those of the first rows, which "
             f"were taken for labels, got {rows.y[i]:g}. Set the task: --task regression for "
             "numbers, --task classification for labels."
         )

@@ -37,7 +37,6 @@ from onepass.stream.sources import (
     HEAD_ROWS,
     Chunk,
     Source,
-    check_binary,
     check_labels,
     infer_task,
     prefetch,
@@ -252,8 +251,6 @@ class Stream:
     gaps : bool, default=False
         Whether rows whose numeric target is missing, NaN, are yielded instead of skipped; set by
         ``op.evaluate.prequential`` while it reads.
-    binary : bool, default=False
-        Whether targets must be 0 or 1; set by :attr:`task` if it was inferred from such targets.
     fraction : float or None
         Fraction of the source that has been read, in [0, 1], for progress bars; None if unknown.
     bad_rows : int
@@ -289,7 +286,7 @@ class Stream:
         self.name = source.name
         requested = None if block is None else whole(block, "block", low=1)
         self.start = self.rows_read = whole(start, "start", low=0)
-        self.gaps = self.binary = False
+        self.gaps = False
         self.fraction: float | None = None
         self.bad_rows = self.incomplete_rows = 0
         self._bad: list[OnepassError] = []  # errors of the first bad rows
@@ -302,9 +299,9 @@ class Stream:
         self._types = (
             ColumnTypes(
                 {**(dtypes or {}), **types}, source.located, parser,
-                targets=selection.targets, skip=skip,
+                targets=selection.targets, skip=skip, learned=set(dtypes or ()) - set(types),
             ),
-            ColumnTypes({}, source.located, skip=skip),
+            ColumnTypes({}, source.located, skip=skip, parsed=False),
         )  # fmt: skip
         self._was_started = False
         self._buffered: Iterator[Chunk] | None = (
@@ -344,7 +341,7 @@ class Stream:
 
         Named data sets define the task. Otherwise it is inferred from the first rows, which are
         yielded nevertheless: text and, if there are no other numbers, 0 and 1 are labels
-        (:mod:`onepass.stream.sources`). A later target other than 0 and 1 is then an error.
+        (:mod:`onepass.stream.sources`).
         """
         if self._task is None:
             targets = self._first_targets()
@@ -352,8 +349,6 @@ class Stream:
                 place = f"{self.name}: the target {self.target!r}"
                 check_labels(targets, place, self.target)
             self._task = infer_task(targets) if targets else None
-            numbers = all(y.dtype.kind == "f" for y in targets)
-            self.binary = numbers and self._task == "classification"
         return self._task
 
     @property
@@ -563,8 +558,6 @@ class Stream:
 
     def _count_block(self, rows: Rows, fraction: float | None, counts: tuple[int, int]) -> Rows:
         """Count the rows of a block and return it."""
-        if self.binary and rows.y is not None:
-            check_binary(rows)
         self.rows_read += len(rows) + rows.skipped
         self.fraction, (self.bad_rows, self.incomplete_rows) = fraction, counts
         return rows

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -198,6 +199,10 @@ def is_frame(X: object) -> bool:
     """Whether X is a data frame of a library that narwhals supports."""
     if frame_library(X) is not None:
         return True
+    if type(X).__name__ == "RecordBatch":  # np.asarray would lose the names of its columns
+        raise TypeMismatchError(
+            "`X` must be a table, got a RecordBatch of Arrow. Pass pyarrow.Table.from_batches([X])."
+        )
     if isinstance(X, (np.ndarray, list, tuple, dict, Table)) or is_series(X):
         return False
     return bool(nw.dependencies.is_into_dataframe(X))
@@ -412,16 +417,27 @@ def moment(value: Any) -> np.datetime64:
     return value if isinstance(value, np.datetime64) else np.datetime64(value, "us")
 
 
-def dates_of_text(texts: Iterable[str | None]) -> Array:
-    """Convert dates in ISO 8601, of which those without a time zone are UTC, to datetime64[us].
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+def dates_of_text(texts: Iterable[str | None], what: str) -> Array:
+    """Convert dates in ISO 8601, ``YYYY-MM-DD`` and perhaps a time of day, to datetime64[us].
 
     Raises
     ------
     ValueError, OverflowError
         If a text is not such a date.
+    TypeMismatchError
+        If some dates have a UTC offset and others do not.
     """
-    dates = [moment(None if text is None else dt.datetime.fromisoformat(text)) for text in texts]
-    return np.array(dates, dtype="datetime64[us]")
+
+    def date(text: str) -> dt.datetime:
+        text = text.strip()
+        if not _DAY.match(text):
+            raise ValueError(text)
+        return dt.datetime.fromisoformat(text)
+
+    return dates_from([None if text is None else date(text) for text in texts], what)
 
 
 def dates_of(values: Array | list[np.datetime64]) -> Array:

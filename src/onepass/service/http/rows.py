@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -88,26 +88,25 @@ def media_type(content_type: bytes) -> str:
 
 
 async def _decoded(
-    request: ServiceRequest, *, learning: bool, scoring: ModelServer | None = None
+    request: ServiceRequest, *, learning: bool, scoring: bool = False, texts: Sequence[str] = ()
 ) -> tuple[_Format, DecodedRequest]:
     """Read and decode a request; return its format and rows.
 
     A body without a content type, or with an unknown one, is parsed as JSON, as many clients send
-    no content type. ``scoring`` is the model of MLflow's ``/invocations``.
+    no content type. ``scoring`` is True for MLflow's ``/invocations``, and
+    ``texts`` are the columns that are text in CSV.
     """
     limits = request.service.limits
     kind = media_type(request.fields.get(b"content-type", b""))
     header = request.field(_HEADER)
-    text = kind != ARROW and (header is None if scoring is None else kind != CSV)
+    text = kind != ARROW and (kind != CSV if scoring else header is None)
     body = await request.read(text=text)
     form: _Format | None = None  # None: _V2 or _RECORDS, depending on the body
     if kind == ARROW:
         form = _ARROW
-    elif scoring is not None:
-        form = _MLFLOW
-        if kind == CSV:
-            types = getattr(scoring.frozen_copy(None)[1], "dtypes_", {})
-            form = _CSV._replace(read=partial(mlflow.read_csv, types=types))
+    elif scoring:
+        csv = _CSV._replace(read=partial(mlflow.read_csv, texts=texts))
+        form = csv if kind == CSV else _MLFLOW
     elif header is not None:
         form = _V2._replace(read=partial(v2.read, header=header))
     elif kind == NDJSON:
@@ -116,7 +115,7 @@ async def _decoded(
 
     def read() -> tuple[_Format, DecodedRequest]:
         chosen = form or (_RECORDS if records.is_records(body) else _V2)
-        role = {"learning": learning} if scoring is None else {}
+        role = {} if scoring else {"learning": learning}
         return chosen, chosen.read(body, limits, **role)
 
     return await _run(request, read)
@@ -180,7 +179,9 @@ async def _predict(
     scoring: bool = False,
 ) -> Response:
     began = time.perf_counter()
-    form, decoded = await _decoded(request, learning=False, scoring=served if scoring else None)
+    types = getattr(served.frozen_copy(version)[1], "dtypes_", {}) if scoring else {}
+    texts = [name for name, kind in types.items() if kind == "text"]
+    form, decoded = await _decoded(request, learning=False, scoring=scoring, texts=texts)
     current, learner = served.frozen_copy(version)
     decoded.rows = replace(decoded.rows, X=_without_roles(learner, decoded.rows.X))
     if _awaits_labels(decoded.parameters, allowed=not scoring):

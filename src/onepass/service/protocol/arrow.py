@@ -35,7 +35,7 @@ from onepass.service.protocol.rows import (
     build_request,
     datatype_of,
 )
-from onepass.stream.arrow import dtype_codes, to_array
+from onepass.stream.arrow import dtype_code, to_array
 from onepass.types import Array
 
 KIND = "application/vnd.apache.arrow.stream"
@@ -174,7 +174,7 @@ def _check_decoded(nbytes: int, limits: Limits) -> None:
 def _check_type(kind: pa.DataType, place: str) -> None:
     matrix = pa.types.is_fixed_size_list(kind) and kind.list_size > 0
     inner = kind.value_type if matrix else kind
-    code = dtype_codes([("", inner)]).get("")
+    code = dtype_code(inner)
     if (matrix and code not in {"f", "b"}) or (code is None and not pa.types.is_null(inner)):
         must = "be numbers, truth values, text, dates, or fixed-size lists of numbers"
         remedy = "Leave out the column, or send plain values"

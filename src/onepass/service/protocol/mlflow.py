@@ -16,7 +16,7 @@ null is a missing value. pyarrow infers the types of CSV columns that are not te
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, TypeAlias
 
@@ -39,7 +39,7 @@ from onepass.service.protocol.json import (
 )
 from onepass.service.protocol.limits import Limits, request_error, shown
 from onepass.service.protocol.rows import DecodedRequest, EncodedResponse, build_request
-from onepass.stream.csv import ParseErrors
+from onepass.stream.csv import PANDAS_MISSING, ParseErrors
 from onepass.types import Array
 from onepass.validation.rows import Rows
 
@@ -194,7 +194,7 @@ _LONGEST = 1 << 20  # max bytes of the header line
 
 
 def read_csv(
-    body: bytes, limits: Limits = _NO_LIMITS, *, types: Mapping[str, str] | None = None
+    body: bytes, limits: Limits = _NO_LIMITS, *, texts: Sequence[str] = ()
 ) -> DecodedRequest:
     r"""Decode a request whose body is CSV: a header line, and one line per row.
 
@@ -203,8 +203,8 @@ def read_csv(
     body : bytes
         CSV in UTF-8, separated by commas.
     limits : Limits
-    types : mapping of str to str, optional
-        The types of the columns of the model, of which those of text are not inferred.
+    texts : sequence of str
+        The columns that are text in the model, so that codes such as 001 are not numbers.
 
     Raises
     ------
@@ -217,7 +217,10 @@ def read_csv(
     array([ 3., nan])
     """
     _check_size(body, limits)
-    texts = {name: pa.string() for name, kind in (types or {}).items() if kind == "text"}
+    convert = csv.ConvertOptions(
+        strings_can_be_null=True, column_types=dict.fromkeys(texts, pa.string())
+    )
+    convert.null_values = [*convert.null_values, *PANDAS_MISSING]
     try:
         errors = ParseErrors("the request")
         errors.check_beginning(body[:_LONGEST], ",")
@@ -226,7 +229,7 @@ def read_csv(
                 pa.BufferReader(body),  # in one block, as types are inferred from the first block
                 read_options=csv.ReadOptions(use_threads=False, block_size=len(body) + 1),
                 parse_options=csv.ParseOptions(newlines_in_values=True),
-                convert_options=csv.ConvertOptions(strings_can_be_null=True, column_types=texts),
+                convert_options=convert,
             )
             if pa.binary() in table.schema.types:  # pyarrow's type of text that is not UTF-8
                 raise request_error("", "be UTF-8", "other bytes", "Encode the CSV in UTF-8")
