@@ -13,6 +13,7 @@
     ├── ModuleError               (RuntimeError)           the forward pass of a torch module failed
     ├── NotFittedError            (sklearn.exceptions.NotFittedError)  predict before learning
     ├── SourceError               (OSError, ValueError)    a stream cannot be opened or read
+    │   └── EmptySourceError      (OSError, ValueError)    a source has no rows
     ├── CheckpointError           (ValueError)             a model file is corrupt or too new
     ├── MergeError                (ValueError)             two learners cannot be merged
     ├── ProcessError              (RuntimeError)           a worker process failed

@@ -70,7 +70,7 @@ def test_errors_count_skipped_rows(model: Any) -> None:
     with raises(
         OnepassError,
         where="1 row(s) starting at row 3 (counting from 0): Pipeline.predict",
-        remedy="Convert the column, or",
+        remedy="Convert the column, as op.stream.read(X, dtypes=model.dtypes_) does, or",
     ):
         list(predictions(model, stream.read(asked, target="load")))
 

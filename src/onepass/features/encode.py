@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard
 
@@ -114,8 +113,9 @@ def _with_fitted_kinds(table: Table, columns: Mapping[str, Column | None]) -> Ta
     for name, values in table.columns.items():
         column, kind = columns.get(name), values.dtype.kind
         if column is not None and (column.code, kind) == ("M", "O"):
-            with suppress(ValueError, OverflowError):
-                found[name] = dates_of_text(values, f"column {name!r}")
+            dates = dates_of_text(values.tolist(), f"column {name!r}")
+            if dates is not None:
+                found[name] = dates
                 continue
         if column is not None and kind != column.code:
             known = ~is_missing(values)

@@ -420,24 +420,23 @@ def moment(value: Any) -> np.datetime64:
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-def dates_of_text(texts: Iterable[str | None], what: str) -> Array:
+def dates_of_text(texts: Sequence[str | None], what: str) -> Array | None:
     """Convert dates in ISO 8601, ``YYYY-MM-DD`` and perhaps a time of day, to datetime64[us].
+
+    None if a text is not such a date.
 
     Raises
     ------
-    ValueError, OverflowError
-        If a text is not such a date.
     TypeMismatchError
         If some dates have a UTC offset and others do not.
     """
-
-    def date(text: str) -> dt.datetime:
-        text = text.strip()
-        if not _DAY.match(text):
-            raise ValueError(text)
-        return dt.datetime.fromisoformat(text)
-
-    return dates_from([None if text is None else date(text) for text in texts], what)
+    if not all(text is None or _DAY.match(text) for text in texts):
+        return None
+    try:
+        dates = [None if text is None else dt.datetime.fromisoformat(text) for text in texts]
+    except ValueError:
+        return None
+    return dates_from(dates, what)  # type: ignore[arg-type]
 
 
 def dates_of(values: Array | list[np.datetime64]) -> Array:
