@@ -118,7 +118,7 @@ def test_pragmas_sync_each_commit(tmp_path: Path) -> None:
             )
         }  # fmt: skip
     assert found == {
-        "synchronous": 2, "journal_mode": "wal", "locking_mode": "exclusive", "fullfsync": 1,
+        "synchronous": 2, "journal_mode": "wal", "locking_mode": "normal", "fullfsync": 1,
         "checkpoint_fullfsync": 1, "auto_vacuum": 2, "trusted_schema": 0, "cell_size_check": 1,
     }  # fmt: skip
 
@@ -148,17 +148,17 @@ def test_an_unreferenced_learner_releases_its_file(tmp_path: Path) -> None:
         assert again.rows_seen == 50
 
 
-def test_missing_lock_file_falls_back_to_the_lock_of_sqlite(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import sqlite3
-
-    path, connect = tmp_path / "m.db", sqlite3.connect
-    with op.durable(path, op.RLSRegressor()):
+def test_without_the_lock_file_a_second_learner_cannot_write(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    with op.durable(path, op.RLSRegressor()) as durable:
         Path(f"{path}.lock").unlink()
-        monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, **{**k, "timeout": 0}))
-        with raises(LockedError, remedy="stop that process first"):
-            op.durable(path)
+        with op.durable(path) as other:
+            durable.learn(X, Y)
+            with pytest.raises(StoreError, match="UNIQUE constraint failed"):
+                other.learn(X[:7], Y[:7])
+        durable.learn(X, Y)
+    with op.durable(path) as durable:
+        assert (durable.version, durable.rows_seen) == (2, 100)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_a_forked_process_cannot_open_a_closed_file(tmp_path: Path) -> None:
     found = run_forked(FORKED_EARLY, str(tmp_path / "m.db"))
     predictions, version = found.stdout.splitlines()
     assert version == "0", found.stderr
-    assert "If this process was forked from it" in predictions
+    assert "If this process was forked from one" in predictions
 
 
 LEFT = """

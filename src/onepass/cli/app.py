@@ -23,7 +23,7 @@ from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from onepass.cli.data import fetch, list_datasets, path
 from onepass.cli.fit import fit
-from onepass.cli.model import inspect, merge
+from onepass.cli.model import backup, inspect, merge, verify
 from onepass.cli.predict import predict
 from onepass.cli.reproduce import reproduce
 from onepass.cli.run import run
@@ -95,6 +95,8 @@ _add(
     "serve rls --data served --set rls__forgetting=0.999 --drift adwin",
     "serve --data served --host 0.0.0.0 --tokens tokens.txt",
 )  # fmt: skip
+_add(app, "backup", backup, "backup served/m.db backups/m.db")
+_add(app, "verify", verify, "verify backups/m.db")
 _add(
     app, "reproduce", reproduce, "reproduce", "reproduce orfit-fig6 --draws 4 --out figures"
 )  # fmt: skip

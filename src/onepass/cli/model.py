@@ -1,4 +1,4 @@
-"""Commands ``inspect``, which describes a model file, and ``merge``, which merges models."""
+"""Commands ``inspect``, ``merge``, ``backup`` and ``verify``, for files of models."""
 
 import json as jsons
 from contextlib import suppress
@@ -187,6 +187,58 @@ def _readable(value: object) -> str:
         case _:
             text = "" if value is None else str(value)
     return text or "–"
+
+
+def backup(store: Path, to: Path, /, *, quiet: Quiet = False) -> None:
+    """Copy the file of a served or durable learner, also while it learns, and verify the copy.
+
+    The copy has all rows that were acknowledged before the command began. To restore it, stop the
+    service, put the copy in place of the file, remove the files beside it that end with -wal, -shm
+    and .lock, and start the service again.
+
+    Parameters
+    ----------
+    store
+        A file that "onepass serve --data" or op.durable has written, which may be in use.
+    to
+        The copy; an existing file is replaced once the new one is complete.
+    quiet
+        Print no message.
+    """
+    from onepass import service
+
+    with usage_errors("backup"):
+        to.parent.mkdir(parents=True, exist_ok=True)
+    found = service.backup(store, to)
+    print_message(
+        f"{found['rows_seen']:,} rows, version {found['version']:,}, verified: {to}", quiet=quiet
+    )
+
+
+def verify(*stores: Annotated[Path, Parameter(allow_leading_hyphen=False)]) -> int:
+    """Verify files of durable learners that are not in use, such as backups.
+
+    Every snapshot, block, key and waiting row is read. The exit code is 1 if a file is damaged.
+
+    Parameters
+    ----------
+    stores
+        Files that "onepass backup", "onepass serve --data" or op.durable have written.
+    """
+    from onepass.errors import OnepassError
+    from onepass.service import examine
+
+    if not stores:
+        raise CycloptsError(msg="verify: one or more files are needed: verify backups/m.db.")
+    code = 0
+    for store in stores:
+        try:
+            found = examine(store)
+            text = f"{found['rows_seen']:,} rows, version {found['version']:,}, {found['checked']}"
+        except OnepassError as error:
+            text, code = str(error), 1
+        print_message(f"{store}: {text}")
+    return code
 
 
 def merge(

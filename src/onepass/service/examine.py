@@ -1,4 +1,4 @@
-"""Verification of a durable learner's file, without changing it.
+"""Verification of a durable learner's file, without changing it, and backups of files in use.
 
 Opening a file for learning verifies only the last snapshot and the blocks after it. ``examine``
 verifies all that restoring a backup may read: every snapshot, every block after the oldest
@@ -15,11 +15,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from onepass.errors import CheckpointError, calling
+from onepass.errors import CheckpointError, StoreError, calling
 from onepass.serialization import archive
+from onepass.serialization.atomic import atomic_write
 from onepass.serialization.models import describe_contents
 from onepass.service.journal import Journal, Snapshot
-from onepass.service.lock import unlocked
+from onepass.service.lock import acknowledged_blocks, unlocked
 from onepass.service.requests import decode_rows
 from onepass.service.schema import FORMAT
 
@@ -97,8 +98,77 @@ def _description(journal: Journal, acknowledged: int) -> dict[str, Any]:
         "positions": positions,
         "bytes": journal.path.stat().st_size,
         "format": FORMAT,
-        "checked": "the file is intact",
+        "checked": _COPIED if _was_open(journal.path) else "the file is intact",
     }
+
+
+_WAL = b"\2\2"  # bytes 18 and 19 of an SQLite file whose newest pages may be in a -wal file
+_COPIED = (
+    "all that is in the file is sound; it is a copy of a file in use: complete if a backup of SQLite "
+    "made it, but without the newest rows if it was copied as a file. Copy files in use with: "
+    "onepass backup"
+)
+
+
+def _was_open(path: Path) -> bool:
+    """Return whether a file is a copy, without SQLite's log, of a file that was in use."""
+    with path.open("rb") as file:
+        mode = file.read(20)[18:]
+    return mode == _WAL and not Path(f"{os.path.realpath(path)}-wal").exists()
+
+
+@calling("backup")
+def backup(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> dict[str, Any]:
+    """Copy the file of a durable learner, also while a process learns, and verify the copy.
+
+    The copy contains all rows acknowledged before the call. Learning does not wait for it; SQLite's
+    log grows meanwhile.
+
+    Parameters
+    ----------
+    path : path-like
+        File of a durable learner, which may be in use.
+    to : path-like
+        The copy; an existing file is replaced when the new one is complete and verified.
+
+    Returns
+    -------
+    description : dict
+        That of the copy; see ``examine``.
+
+    Raises
+    ------
+    CorruptStoreError
+        If the file is damaged.
+    StoreError
+        If the file cannot be read, or the copy cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import onepass as op
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with op.durable(f"{folder}/flow.db", op.RLSRegressor()) as model:
+    ...         _ = model.learn([[1.0], [2.0]], [3.0, 5.0])
+    ...         backup(f"{folder}/flow.db", f"{folder}/copy.db")["rows_seen"]
+    2
+    """
+    file, target = Path(path), Path(to)
+    if os.path.realpath(file) == os.path.realpath(target):
+        raise StoreError(f"the copy must be another file than {file}, got the same. Choose a path.")
+    try:
+        acknowledged = acknowledged_blocks(file)
+        with closing(Journal(file, read_only=True)) as journal, atomic_write(target) as temporary:
+            journal.copy(temporary)
+            with closing(Journal(temporary, read_only=True)) as copied:
+                return _description(copied, acknowledged)
+    except OSError as error:
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(
+            f"{target} could not be written: {error.strerror or error}. Check the folder and the "
+            "free space."
+        ) from error
 
 
 def _learner(journal: Journal, snapshot: Snapshot) -> archive.Contents:

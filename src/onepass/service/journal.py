@@ -20,9 +20,11 @@ Guarantees
   ``broken`` and rejects further writes, as retrying a failed commit may lose rows.
 - The file is created atomically, with its first snapshot.
 
-The file is open in one process, through one connection: WAL, ``synchronous=FULL``,
-``locking_mode=EXCLUSIVE`` (https://www.sqlite.org/wal.html). Retention deletes a bounded amount at
-a time, so that it delays commits only briefly.
+One process learns, through one connection: WAL, ``synchronous=FULL``
+(https://www.sqlite.org/wal.html). Other programs may read the file meanwhile: ``onepass backup``,
+``.backup`` and ``VACUUM INTO`` of SQLite, Litestream. A file that was closed is in the mode DELETE,
+without a ``-wal`` file, so that a copy of the file alone is complete. Retention deletes a bounded
+amount at a time, so that it delays commits only briefly.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ import sqlite3
 import stat
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -43,7 +45,7 @@ from typing import Any, NamedTuple, TypeVar
 from onepass.errors import CorruptStoreError, LockedError, StoreError
 from onepass.serialization.atomic import atomic_write
 from onepass.service.lock import FileIdentity, FileLock
-from onepass.service.schema import check_format, create, open_database
+from onepass.service.schema import PATIENCE, check_format, create, open_database
 
 _BEGINNING = b"\0" * 32
 """Digest before the first block."""
@@ -270,6 +272,10 @@ class Journal:
         """Close the file and release its lock."""
         try:
             if not self.empty:
+                if self._lock is not None and self.broken is None:
+                    with suppress(sqlite3.Error):  # another program reads the file
+                        self._db.execute("PRAGMA busy_timeout = 0")
+                        self._db.execute("PRAGMA journal_mode = DELETE")
                 self._db.close()
         finally:
             self._unlock()
@@ -542,6 +548,15 @@ class Journal:
         if until is not None and expected != until + 1:
             raise self.damaged(f"block {expected:,} of its log is missing")
 
+    def copy(self, to: Path) -> None:
+        """Write the content at this moment to an empty file, without a log.
+
+        Raises
+        ------
+        StoreError
+        """
+        self._rows("VACUUM INTO ?", (str(to),), verb="written")
+
     # -- retention --------------------------------------------------------------------------------
 
     def prune(self, count: int) -> None:
@@ -659,7 +674,7 @@ class Journal:
         except sqlite3.Error as error:
             failure = self._error(error, "written")
             self.full = failure if failure.full else None
-            if _kind(error) not in _NOT_WRITTEN:
+            if _kind(error) not in {*_NOT_WRITTEN, "BUSY"}:
                 self.broken = failure
             self._roll_back()
             raise failure from error
@@ -693,8 +708,9 @@ class Journal:
         start = f"{self.path} could not be {verb}: {error}."
         if kind in {"BUSY", "LOCKED"}:
             return LockedError(
-                f"{start} Another process has it open: stop that process first. If this process "
-                "was forked from it, start this process with the method `spawn` instead."
+                f"{start} Another program has locked it for {PATIENCE:.0f} seconds; nothing was "
+                "written. Wait until it is done, or stop it, then retry. If this process was "
+                "forked from one that has the file open, start it with the method `spawn` instead."
             )
         if kind in _NOT_WRITTEN:
             return StoreError(f"{start} {_NOT_WRITTEN[kind]}", full=kind == "FULL")

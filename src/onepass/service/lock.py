@@ -108,6 +108,18 @@ def unlocked(path: Path) -> Iterator[int]:
         os.close(file)
 
 
+def acknowledged_blocks(path: Path) -> int:
+    """Return the number of blocks acknowledged so far, also of a file in use; 0 if unknown."""
+    try:
+        file = os.open(_beside(path), os.O_RDONLY)
+    except OSError:
+        return 0
+    try:
+        return _acknowledged(file)
+    finally:
+        os.close(file)
+
+
 def _beside(path: Path) -> Path:
     return Path(f"{os.path.realpath(path)}.lock")
 

@@ -58,8 +58,10 @@ _TABLES = (
     "CREATE INDEX pending_by_time ON pending (until)",
 )
 
+PATIENCE = 20.0
+"""Seconds to wait for another program, such as a backup, that has the file locked."""
+
 _BEFORE = (
-    "PRAGMA locking_mode = EXCLUSIVE",  # first, so that no shared memory is used
     "PRAGMA cell_size_check = ON",
     "PRAGMA trusted_schema = OFF",
 )
@@ -96,7 +98,9 @@ def open_database(path: Path) -> sqlite3.Connection:
         If the file cannot be opened or written.
     """
     address = f"{path.absolute().as_uri()}?mode=rw"  # do not create a missing file
-    db = sqlite3.connect(address, isolation_level=None, check_same_thread=False, uri=True)
+    db = sqlite3.connect(
+        address, PATIENCE, isolation_level=None, check_same_thread=False, uri=True
+    )
     try:
         for pragma in _BEFORE:
             db.execute(pragma)
@@ -137,8 +141,9 @@ def check_format(db: sqlite3.Connection, path: Path) -> None:
             "onepass. Upgrade onepass."
         )
     problem = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
-    statements = db.execute(  # except the statistics tables of ANALYZE
-        "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_stat[134]'"
+    statements = db.execute(  # except the tables of ANALYZE and of Litestream
+        "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_stat[134]' "
+        "AND name NOT GLOB '_litestream_*'"
     )
     if problem == "ok" and (version < 1 or {sql for (sql,) in statements} != set(_TABLES)):
         problem = "its tables are not those of its format"
