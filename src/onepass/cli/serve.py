@@ -1,6 +1,7 @@
 """Command ``serve``: durable learners over HTTP."""
 
 import os
+import signal
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -55,7 +56,7 @@ def serve(
     max_pending: Count = 1 << 20,
     max_rows: Count = 1 << 20,
     max_bytes: Count = 64 << 20,
-    max_features: Count = 4096,
+    max_features: Count = 1024,
     request_timeout: Seconds = 30.0,
     idle_timeout: Seconds = 75.0,
     commit_timeout: Seconds = 60.0,
@@ -73,7 +74,8 @@ def serve(
     ----------
     model
         Model to serve: a file written by "onepass run --save" or op.save, or the name of a model,
-        such as rls. Models that are already in --data are served too.
+        such as rls; several are separated by commas. Models that are already in --data are served
+        too.
     data
         Folder of the learners' files; created if it does not exist.
     name
@@ -87,9 +89,10 @@ def serve(
     port
         Port to listen on (default 8080); 0 for any free port.
     tokens
-        File with one line "ROLES TOKEN" per token, such as "predict,learn 7f3a…". Roles are
-        predict, learn and admin. Clients send "Authorization: Bearer TOKEN". The environment
-        variable ONEPASS_TOKEN sets one token with all roles.
+        File with one line "ROLES TOKEN NAME" per token, such as "predict,learn 7f3a… sensors".
+        Roles are predict, learn and admin; the name, which may be left out, is that in the log.
+        Clients send "Authorization: Bearer TOKEN". The signal SIGHUP reads the file again. The
+        environment variable ONEPASS_TOKEN sets one token with all roles.
     certificate
         PEM file of the certificate, for TLS; requires --key.
     key
@@ -126,8 +129,9 @@ def serve(
         Max bytes of a request body (default 67,108,864); at most 8,388,608 for JSON. Send larger
         blocks as Arrow streams or binary tensors.
     max_features
-        Max features of a learner (default 4096), including encoded categories. Least squares use 8
-        bytes per pair of features. The limit also applies to classes and to targets.
+        Max features of a learner (default 1024), including encoded categories. Least squares use 8
+        bytes per pair of features, and time per row quadratic in their number. The limit also
+        applies to classes and to targets.
     request_timeout
         Request timeout in seconds (default 30). If headers and body have not arrived by then, the
         request fails with 408.
@@ -162,6 +166,8 @@ def serve(
         sockets = [stack.enter_context(each) for each in listening.bind()]
         sources = parse_sources(source)
         set_up(log)
+        if tokens is not None and hasattr(signal, "SIGHUP"):
+            signal.signal(signal.SIGHUP, lambda *_: _read_again(found, tokens))
         try:
             registry = ModelRegistry(
                 data, window=window, drift=drift, max_queued=max_queued,
@@ -170,7 +176,11 @@ def serve(
             )  # fmt: skip
             with closing(registry):
                 registry.open_all()
-                _begun(registry, model, name, task, values(settings))
+                models = model.split(",") if model and not Path(model).is_file() else [model]
+                if len(models) > 1:
+                    _check_none({"--name": name}, "one model")
+                for one in models:
+                    _begun(registry, one, name, task, values(settings))
                 from onepass.service.http.app import create_app
                 from onepass.service.protocol.limits import Limits
 
@@ -188,6 +198,7 @@ def serve(
                     sockets,
                     lambda at: _ready(at, registry, default_model, quiet),
                     stopping,
+                    registry.used_files,
                 )
                 write_log("stopping")
         except KeyboardInterrupt:  # interrupt while files are opened or closed
@@ -260,6 +271,19 @@ def _tokens(path: Path | None) -> "Tokens":
     if path is not None:
         return Tokens.from_file(path, "serve: --tokens")
     return Tokens.parse(f"admin {token}", _TOKEN) if token else Tokens({})
+
+
+def _read_again(tokens: "Tokens", path: Path) -> None:
+    """Replace the tokens by those of the file; keep them if it is invalid."""
+    from onepass.errors import OnepassError
+    from onepass.service.http.log import log
+
+    try:
+        tokens.replace(_tokens(path))
+    except OnepassError as error:
+        log("the tokens could not be read again", why=str(error))
+    else:
+        log("tokens read again")
 
 
 def _ready(

@@ -104,9 +104,9 @@ def _description(journal: Journal, acknowledged: int) -> dict[str, Any]:
 
 _WAL = b"\2\2"  # bytes 18 and 19 of an SQLite file whose newest pages may be in a -wal file
 _COPIED = (
-    "all that is in the file is sound; it is a copy of a file in use: complete if a backup of SQLite "
-    "made it, but without the newest rows if it was copied as a file. Copy files in use with: "
-    "onepass backup"
+    "all that is in the file is sound; it is a copy of a file in use: complete if a backup of "
+    "SQLite made it, but without the newest rows if it was copied as a file. Copy files in use "
+    "with: onepass backup"
 )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +22,21 @@ from filelock import lock_descriptor
 
 from onepass.errors import LockedError, StoreError
 
+if sys.platform != "win32":
+    import resource
+
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
+
+
+def file_limit() -> int:
+    """Return the max number of open files of this process, after raising it as far as allowed."""
+    if sys.platform == "win32":
+        return 1 << 30
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    return 1 << 30 if soft == resource.RLIM_INFINITY else soft
 
 
 class FileLock:

@@ -231,8 +231,8 @@ class Gauges:
     def outliers(self) -> int:
         """Number of outliers: rows whose error exceeds six times the root mean square error.
 
-        For regression only. The root mean square is over all earlier rows; the first ``window``
-        rows are not counted.
+        For regression only. The root mean square is over all earlier rows, in which an outlier
+        counts as six times it; the first ``window`` rows are not counted.
         """
         self.count()
         return self._outliers
@@ -287,9 +287,10 @@ class Gauges:
         self._drift.add(self._rows, errors, at)
         if self._task == "regression":
             for row, error in enumerate(errors.tolist(), self._rows):
-                square = error * error
-                if row >= self._window and square * row > _OUTLIER**2 * self._squares:
+                square, limit = error * error, _OUTLIER**2 * self._squares / max(row, 1)
+                if row >= self._window and square > limit:
                     self._outliers += 1
+                    square = limit  # so that one outlier does not hide the next
                 self._squares += square
         self._rows += len(y)
 

@@ -31,7 +31,7 @@ from onepass.integrations.detectors import detectors
 from onepass.logs import LOG
 from onepass.service.consumer import SourceConsumer
 from onepass.service.durable import Durable, durable
-from onepass.service.lock import unlocked
+from onepass.service.lock import file_limit, unlocked
 from onepass.service.model import check_compatible, copied_learner
 from onepass.service.monitoring import Gauges, MetricsFile, task_of
 from onepass.service.requests import LearnResult, Request
@@ -288,6 +288,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _SUFFIX = ".db"
 _RETIRED = ".retired"
 _GAUGES = ".gauges"
+_FILES = 4  # file descriptors of a learner: file, log, shared memory and lock
+_PYTHON_FILES, _CONNECTIONS = 64, 32
 _SUFFIXES = ("", "-wal", _GAUGES, _SUFFIX)  # of all files of a learner
 
 
@@ -350,17 +352,21 @@ class ModelRegistry:
         ParameterError
             If a detector requires classifiers and a learner is not a classifier.
         LockedError
-            If another process has a file open, such as another service of the same folder.
+            If other processes have all files open, such as another service of the same folder.
         """
+        locked: list[LockedError] = []
         for path in sorted(self.folder.glob(f"*{_SUFFIX}")):
             if path.stem in self._served or not _NAME.fullmatch(path.stem):
                 continue
             try:
                 self._open(path.stem, None)
-            except (LockedError, ParameterError):
+            except ParameterError:
                 raise
             except Exception as error:  # noqa: BLE001  open the other files
+                locked += [error] if isinstance(error, LockedError) else []
                 self._fail(path.stem, error)
+        if locked and len(locked) == len(self.names):
+            raise locked[0]
 
     def load(self, name: str) -> ModelServer:
         """Reopen a learner that has failed, or open a file that is not served yet.
@@ -571,7 +577,18 @@ class ModelRegistry:
             check_suited(created, task_of(learner))
         return created
 
+    @property
+    def used_files(self) -> int:
+        """Number of file descriptors of all learners and of Python."""
+        return _PYTHON_FILES + _FILES * len(self._served)
+
     def _open(self, name: str, model: Learner | Pipeline | None) -> ModelServer:
+        if (limit := file_limit()) < self.used_files + _FILES + _CONNECTIONS:
+            raise StoreError(
+                f"{limit:,} open files, the limit of this process, are enough for "
+                f"{len(self._served):,} learners, got one more. Raise the limit, {_FILES} for each "
+                "learner: ulimit -n 65536, or LimitNOFILE=65536 of systemd; or use several folders."
+            )
         gauges: list[Gauges] = []
 
         def watched(learner: Learner | Pipeline) -> Watcher:

@@ -98,9 +98,7 @@ def open_database(path: Path) -> sqlite3.Connection:
         If the file cannot be opened or written.
     """
     address = f"{path.absolute().as_uri()}?mode=rw"  # do not create a missing file
-    db = sqlite3.connect(
-        address, PATIENCE, isolation_level=None, check_same_thread=False, uri=True
-    )
+    db = sqlite3.connect(address, PATIENCE, isolation_level=None, check_same_thread=False, uri=True)
     try:
         for pragma in _BEFORE:
             db.execute(pragma)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import count
 
 from starlette.requests import ClientDisconnect
@@ -16,8 +17,9 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from onepass.errors import MethodNotAllowedError, NotFoundError
-from onepass.service.http.auth import Tokens
+from onepass.service.http.auth import ADMIN, Tokens
 from onepass.service.http.context import Service
+from onepass.service.http.log import log
 from onepass.service.http.openapi import Endpoint
 from onepass.service.http.request import ServiceRequest
 from onepass.service.http.responses import ErrorResponses
@@ -80,12 +82,27 @@ class _Resource:
                 allowed=allowed,
             )
         request = ServiceRequest(scope, receive, self._service)
-        self._service.tokens.check(request.fields, endpoint.role)
+        who = self._service.tokens.check(request.fields, endpoint.role)
+        audit = partial(_audit, scope, who) if endpoint.role == ADMIN else None
         try:
             response = await endpoint.handler(request)
+        except Exception as error:
+            if audit is not None:
+                audit(why=str(error))
+            raise
         finally:
             request.release()
+        if audit is not None:
+            audit()
         await response(scope, receive, send)
+
+
+def _audit(scope: Scope, who: str, **fields: object) -> None:
+    """Log an operation of administration: who, what, and the id of the request."""
+    log(
+        "administration", who=who or None, method=scope["method"], path=scope["path"][:200],
+        request_id=scope["onepass.request_id"].decode(), **fields,
+    )  # fmt: skip
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
@@ -110,7 +127,7 @@ class _Responses:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = self._request_id(scope)
+        scope["onepass.request_id"] = request_id = self._request_id(scope)
         started = False
 
         def send_with_id(message: Message) -> Awaitable[None]:

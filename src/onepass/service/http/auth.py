@@ -25,19 +25,31 @@ _MAKE = "Generate a token with: openssl rand -hex 32"
 
 
 class Tokens:
-    """Tokens and their roles; only digests of tokens are stored.
+    """Tokens, their roles and names; only digests of tokens are stored.
 
     Parameters
     ----------
     roles : mapping of str to iterable of str
         Roles of each token.
+    names : mapping of str to str, optional
+        Names of tokens, for the log; by default the roles.
     """
 
-    def __init__(self, roles: Mapping[str, Iterable[str]]) -> None:
+    def __init__(
+        self, roles: Mapping[str, Iterable[str]], names: Mapping[str, str] | None = None
+    ) -> None:
         self._roles = [
-            (_digest(token), frozenset().union(*(_INCLUDES[role] for role in names)))
-            for token, names in roles.items()
+            (
+                _digest(token),
+                frozenset().union(*(_INCLUDES[role] for role in own)),
+                (names or {}).get(token, ",".join(own)),
+            )
+            for token, own in roles.items()
         ]
+
+    def replace(self, other: Tokens) -> None:
+        """Accept the tokens of another object instead."""
+        self._roles = other._roles
 
     def __bool__(self) -> bool:
         return bool(self._roles)
@@ -47,12 +59,13 @@ class Tokens:
 
     @classmethod
     def parse(cls, text: str, where: str) -> Tokens:
-        """Parse lines such as ``learn,predict 7f3a…``.
+        """Parse lines such as ``learn,predict 7f3a… sensors``.
 
         Parameters
         ----------
         text : str
-            Roles and a token on each line; empty lines and lines that begin with # are ignored.
+            Roles, a token and, optionally, its name on each line; empty lines and lines that begin
+            with # are ignored.
         where : str
             The file, for messages.
 
@@ -62,15 +75,17 @@ class Tokens:
             If a line has another form, or there is no token. Messages never contain tokens.
         """
         tokens: dict[str, list[str]] = {}
+        named: dict[str, str] = {}
         for number, line in enumerate(text.splitlines(), start=1):
             words = line.split()
             if not words or words[0].startswith("#"):
                 continue
             at, roles = f"{where}, line {number}", words[0].split(",")
-            if len(words) != 2 or not _INCLUDES.keys() >= set(roles):
+            if len(words) not in {2, 3} or not _INCLUDES.keys() >= set(roles):
                 raise ParameterError(
-                    "the line must be roles and a token, such as 'learn,predict TOKEN', with the "
-                    "roles predict, learn and admin, got another form. Correct the line.",
+                    "the line must be roles, a token and perhaps a name, such as 'learn,predict "
+                    "TOKEN sensors', with the roles predict, learn and admin, got another form. "
+                    "Correct the line.",
                     at,
                 )
             token = words[1]
@@ -82,13 +97,14 @@ class Tokens:
                     at,
                 )
             tokens.setdefault(token, []).extend(roles)
+            named |= {token: words[2]} if len(words) == 3 else {}
         if not tokens:
             raise ParameterError(
                 "the file must contain at least one token, got none. Write a line such "
                 "as 'admin TOKEN'.",
                 where,
             )
-        return cls(tokens)
+        return cls(tokens, named)
 
     @classmethod
     def from_file(cls, path: Path, where: str) -> Tokens:
@@ -111,7 +127,7 @@ class Tokens:
 
     def check(
         self, fields: Mapping[bytes, bytes], role: str | None, what: str = "this request"
-    ) -> None:
+    ) -> str:
         """Reject a request without the role; if there are no tokens, reject other origins.
 
         Parameters
@@ -123,6 +139,11 @@ class Tokens:
         what : str
             The operation that requires the role, for messages.
 
+        Returns
+        -------
+        name : str
+            The name of the token; empty if none is required.
+
         Raises
         ------
         UnauthorizedError, ForbiddenError
@@ -132,14 +153,18 @@ class Tokens:
             if reason is not None:
                 raise ForbiddenError(reason)
         elif role is not None:
-            self._check_role(fields.get(b"authorization", b"").decode("latin-1"), role, what)
+            return self._check_role(fields.get(b"authorization", b"").decode("latin-1"), role, what)
+        return ""
 
-    def _check_role(self, header: str, role: str, what: str) -> None:
+    def _check_role(self, header: str, role: str, what: str) -> str:
         scheme, _, token = header.partition(" ")
         digest = _digest(token.strip() if scheme.lower() == "bearer" else "")
         allowed: frozenset[str] = frozenset()
-        for stored, roles in self._roles:  # no early exit: the time must not depend on the token
-            allowed |= roles if hmac.compare_digest(stored, digest) else frozenset()
+        found = ""
+        for stored, roles, name in self._roles:  # no early exit, so that times reveal no token
+            same = hmac.compare_digest(stored, digest)
+            allowed |= roles if same else frozenset()
+            found = name if same else found
         if not allowed:
             raise UnauthorizedError(
                 "each request must have a token, as 'Authorization: Bearer TOKEN', got none, "
@@ -150,6 +175,7 @@ class Tokens:
                 f"the token must have the role {role!r} for {what}, got other roles. Use another "
                 "token."
             )
+        return found
 
 
 def check_safe(host: str, tokens: Tokens) -> None:

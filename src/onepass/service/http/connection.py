@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+import re
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from onepass.errors import ParameterError
-
-if sys.platform != "win32":
-    import resource
+from onepass.service.lock import file_limit
 
 _BODY = {b"content-length", b"transfer-encoding"}
+_UPGRADE = re.compile(rb"(\r\nConnection:[^\r\n]*?)\bUpgrade\b", re.IGNORECASE)
 _HEAD = 1 << 16  # max bytes since the last complete headers or part of a body
-_RESERVED_FILES = 128  # file descriptors for learners and Python
 
 
-def max_connections() -> int:
-    """Return the max number of connections that leaves file descriptors for learners."""
-    if sys.platform == "win32":
-        return 1 << 30
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return 1 << 30 if files == resource.RLIM_INFINITY else max(files - _RESERVED_FILES, files // 2)
+def max_connections(used: int) -> int:
+    """Return the max number of connections, given the file descriptors used by others."""
+    return max(file_limit() - used, 16)
 
 
 class Connection(HttpToolsProtocol):
@@ -49,12 +44,21 @@ class Connection(HttpToolsProtocol):
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timeout."""
+        """Stop the timeouts, which would keep the connection and its headers in memory."""
         self._stop_waiting()
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()  # also after an error, unlike uvicorn
+        self.headers = []
 
     def data_received(self, data: bytes) -> None:
-        """Reject headers that are too long; start the timeout of an incomplete request."""
+        """Reject headers that are too long; start the timeout of an incomplete request.
+
+        A server may ignore ``Upgrade``, which Java's client sends by default; httptools would take
+        the body for the other protocol, so the word is removed from ``Connection``.
+        """
+        if self.cycle is None or self.cycle.response_complete:
+            head, end, body = data.partition(b"\r\n\r\n")
+            data = _UPGRADE.sub(rb"\1x", head) + end + body
         self._size += len(data)
         super().data_received(data)
         if self._size > _HEAD:

@@ -141,6 +141,7 @@ def run(
     sockets: list[socket.socket],
     ready: Callable[[str], None],
     stopping: Stopping,
+    used_files: int = 128,
 ) -> None:
     """Serve requests until a signal; pending requests are completed first.
 
@@ -153,6 +154,8 @@ def run(
     ready : callable
         Called with the URL once the server is configured.
     stopping : Stopping
+    used_files : int
+        Number of file descriptors that learners and Python use.
     """
     import uvicorn  # noqa: PLC0415  an optional dependency
 
@@ -165,7 +168,7 @@ def run(
             yield
 
     protocol = type("Protocol", (Connection,), {
-        "request_timeout": listening.request_timeout, "limit": max_connections(),
+        "request_timeout": listening.request_timeout, "limit": max_connections(used_files),
     })  # fmt: skip
     config = uvicorn.Config(
         app, http=protocol, ws="none", lifespan="off", interface="asgi3", proxy_headers=False,
