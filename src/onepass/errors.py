@@ -98,6 +98,7 @@ __all__ = [
     "NotFoundError",
     "NumericalError",
     "OnepassError",
+    "OutlierError",
     "ParameterError",
     "PayloadTooLargeError",
     "ProcessError",
@@ -381,6 +382,10 @@ class ServiceError(OnepassError, RuntimeError):
 
 class NotFoundError(OnepassError, LookupError):
     """There is no learner or endpoint of the requested name."""
+
+
+class OutlierError(OnepassError, ValueError):
+    """A target is further from its prediction than ``onepass serve --reject-beyond`` allows."""
 
 
 class AlreadyExistsError(OnepassError, ValueError):

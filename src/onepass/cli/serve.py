@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from onepass.cli.arguments import (
     Count,
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 Sources = Annotated[tuple[str, ...], Parameter(env_var="ONEPASS_SOURCE", metavar="[NAME=]ADDRESS")]
 """Addresses of sources, each optionally preceded by the name of its learner."""
+
+Beyond = Annotated[float, Parameter(validator=validators.Number(gt=1.0))]
+"""Multiple of the usual error."""
 
 _TASK = "regression"
 _TOKEN = "ONEPASS_TOKEN"  # noqa: S105  name of an environment variable
@@ -51,6 +54,7 @@ def serve(
     snapshots: Count = 8,
     window: Count = 1000,
     drift: Names = (),
+    reject_beyond: Beyond | None = None,
     source: Sources = (),
     max_queued: Count = 1 << 16,
     max_pending: Count = 1 << 20,
@@ -112,6 +116,10 @@ def serve(
         River's drift detectors: adwin, kswin, pagehinkley; if all learners are classifiers, also
         ddm, eddm, fhddm, hddma, hddmw. If a detector fails, it is disabled, and the page shows the
         error.
+    reject_beyond
+        Reject rows to learn, with status 409, if the error of a regression exceeds this multiple of
+        the usual one, such as 20, once --window rows were learned. A request is rejected as a
+        whole. Rejected rows are counted and logged.
     source
         Redis stream or Kafka topic to learn from: redis://HOST:6379/0?stream=NAME&target=FIELD or
         kafka://HOST:9092/TOPIC?target=FIELD, preceded by LEARNER= if there are several learners.
@@ -173,6 +181,7 @@ def serve(
                 data, window=window, drift=drift, max_queued=max_queued,
                 snapshot_rows=snapshot_rows, snapshot_seconds=snapshot_seconds, snapshots=snapshots,
                 max_features=max_features, max_pending=max_pending,
+                reject_beyond=reject_beyond,
             )  # fmt: skip
             with closing(registry):
                 registry.open_all()

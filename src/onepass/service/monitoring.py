@@ -16,6 +16,7 @@ missing, ahead of its learner or in another format is ignored, and counting star
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ import numpy as np
 from prometheus_client import Histogram
 from sklearn.base import is_classifier
 
-from onepass.errors import OnepassError
+from onepass.errors import OnepassError, OutlierError
 from onepass.evaluate.curves import RollingMetrics
 from onepass.evaluate.drift import counts_mistakes
 from onepass.evaluate.metrics import METRICS
@@ -236,6 +237,39 @@ class Gauges:
         """
         self.count()
         return self._outliers
+
+    def check(self, block: Rows, predictions: Array, beyond: float) -> None:
+        """Raise if a target is too far from its prediction; not in the first ``window`` rows.
+
+        Parameters
+        ----------
+        block : Rows
+            Rows to learn, with targets.
+        predictions : ndarray of shape (n,) or (n, c)
+        beyond : float
+            The largest error, as a multiple of the root mean square of ``outliers``.
+
+        Raises
+        ------
+        OutlierError
+        """
+        self.count()
+        if self._task != "regression" or block.y is None or self._rows < self._window:
+            return
+        predictions = np.asarray(predictions)
+        errors = self._row_errors(block.y.reshape(predictions.shape), predictions, np.abs)
+        usual = math.sqrt(self._squares / self._rows)
+        far = np.flatnonzero(~(errors <= beyond * usual))
+        if len(far):
+            i = int(far[0])
+            raise OutlierError(
+                f"the target must be within {beyond:g} times the usual error, {usual:.4g}, of its "
+                f"prediction {predictions[i]}",
+                got=block.y[i],
+                remedy="Correct the row. If the change is real, restart the service with a larger "
+                "--reject-beyond, or without it.",
+                row=i,
+            )
 
     @property
     def drift(self) -> DriftMonitor:

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Lock, RLock
@@ -21,6 +22,7 @@ from onepass.errors import (
     LockedError,
     NotFoundError,
     OnepassError,
+    OutlierError,
     ParameterError,
     PayloadTooLargeError,
     StoreError,
@@ -278,6 +280,9 @@ class ModelServer:
 
     def _count_refused(self, count: int, error: BaseException) -> None:
         """Count rejected rows, except after a StoreError, which ``error`` reports."""
+        if isinstance(error, OutlierError):
+            fields = {"model": self.name, "rows": count, "why": str(error)}
+            _LOG.warning("rows rejected", extra={"fields": fields})
         if not isinstance(error, StoreError):
             self.gauges.refuse(count, str(error))
 
@@ -306,6 +311,8 @@ class ModelRegistry:
         Names of River's drift detectors; detectors of binary errors require classifiers.
     max_queued : int
         Max queued rows of each learner.
+    reject_beyond : float, optional
+        The largest error of a row to learn, in multiples of the usual one; for regressions.
     **options
         Options of :func:`onepass.service.durable`.
 
@@ -323,8 +330,10 @@ class ModelRegistry:
         window: int = 1000,
         drift: tuple[str, ...] = (),
         max_queued: int = 1 << 16,
+        reject_beyond: float | None = None,
         **options: Any,
     ) -> None:
+        self._beyond = reject_beyond
         self.folder = Path(folder)
         self._window, self._drift, self._max_queued = window, drift, max_queued
         self._options = options
@@ -603,6 +612,8 @@ class ModelRegistry:
         metrics_file = MetricsFile(self.folder / f"{name}{_GAUGES}")
         metrics_file.read(gauges[0], learner.rows_seen)
         served = ModelServer(name, learner, gauges[0], metrics_file, max_queued=self._max_queued)
+        if self._beyond is not None:
+            served.writer.gate = partial(gauges[0].check, beyond=self._beyond)
         try:
             for model_name, source in self._sources:
                 if model_name == name and model is None:  # a new learner has no sources

@@ -43,6 +43,7 @@ from onepass.errors import (
     CheckpointWarning,
     CorruptStoreError,
     IdempotencyConflictError,
+    OnepassError,
     ParameterError,
     StoreError,
     calling,
@@ -149,6 +150,9 @@ class Writer:
         Last position of each source.
     watch : callable or None
         Watcher, called with each acknowledged block.
+    gate : callable or None
+        Called with the rows of each request and their predictions before they are learned; the
+        request is rejected if it raises.
     hook : callable or None
         Function that the writer's thread calls about once a second, and after each snapshot.
     snapshots : list of Snapshot
@@ -173,6 +177,7 @@ class Writer:
         self.positions: dict[str, str] = {}
         self.watch: Watcher | None = None
         self.hook: Callable[[], None] | None = None
+        self.gate: Callable[[Rows, Array], None] | None = None
         self.snapshots: list[Snapshot] = []
         self._tried = (0, 0.0)  # rows and time of the last attempt
         self.pending = 0
@@ -494,13 +499,27 @@ class Writer:
                 self._repeat(request, stored)
             elif request.block.y is None:
                 self._store_pending(batch, request)
-            else:
+            elif self._passes(request):
                 labelled.append(request)
                 new_keys.update(names)
         for run in runs(labelled):
             self._stale = True
             self._learn(batch, run)
         return later
+
+    def _passes(self, request: Request) -> bool:
+        """Return whether the gate lets a request pass; set the error of the request if not."""
+        if self.gate is None:
+            return True
+        try:
+            predictions = predict_rows(self.model, request.block.X)
+        except Exception:  # noqa: BLE001  the learner will raise it
+            return True
+        try:
+            self.gate(request.block, predictions)
+        except OnepassError as error:
+            request.error = error
+        return request.error is None
 
     def _repeat(self, request: Request, stored: StoredResult) -> None:
         """Return the stored result of a request whose key was used before."""

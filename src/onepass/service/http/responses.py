@@ -27,6 +27,7 @@ _STATUS: tuple[tuple[type[BaseException], int], ...] = (
     (errors.MethodNotAllowedError, 405),
     (errors.IdempotencyConflictError, 409),
     (errors.AlreadyExistsError, 409),
+    (errors.OutlierError, 409),
     (errors.PayloadTooLargeError, 413),
     (errors.BusyError, 429),
     (errors.MissingExtraError, 501),
