@@ -16,7 +16,6 @@ from forked_python import ForkedPython, run_forked
 
 import onepass as op
 from onepass.errors import LockedError, StoreError
-from raising import raises
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such locks there")
 

@@ -114,12 +114,12 @@ def test_the_commands_do_what_the_page_says(tmp_path: Path) -> None:
         served.process.send_signal(signal.SIGTERM)
         assert served.process.wait(timeout=60) == 128 + signal.SIGTERM
     assert (model["name"], model["rows_seen"], model["error"]) == ("rls", 3, None)
-    data = response["outputs"][0]["data"]
+    data = response["predictions"]
     shown = json.loads(re.search(r"predictions, `(\[.*?\])`", HERE)[1])  # type: ignore[index]
     assert data == pytest.approx(shown, rel=1e-9)
     shown = json.loads(re.search(r"^```json\n(.*?)^```$", SERVING, re.DOTALL | re.MULTILINE)[1])  # type: ignore[index]
-    assert shown["outputs"][0]["data"] == pytest.approx(data, rel=1e-9)
-    shown["outputs"][0]["data"] = data
+    assert shown["predictions"] == pytest.approx(data, rel=1e-9)
+    shown["predictions"] = data
     assert response == shown
 
 

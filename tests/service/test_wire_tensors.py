@@ -278,7 +278,7 @@ DATA = r"inputs\[0\]\.data"
     [
         (b"", "must be JSON, got an empty body"),
         (b"[]", "the request must be an object, got a list"),
-        (b"{}", "missing required field `inputs`"),
+        (b"{}", 'must have rows, got none. Send {"x": {"km": 3}, "y": 5}'),
         (b'{"inputs": []}', "must have at least one feature"),
         (b'{"inputs": [{}]}', r"inputs\[0\]` must conform to the schema, got object missing"),
         (b'{"inputs": []} x', "must be JSON"),

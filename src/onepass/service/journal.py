@@ -268,6 +268,13 @@ class Journal:
         self.reached("in place")
         self._open()
 
+    @property
+    def log_bytes(self) -> int:
+        """Size of SQLite's log, 0 without one."""
+        with suppress(OSError):
+            return Path(f"{os.path.realpath(self.path)}-wal").stat().st_size
+        return 0
+
     def close(self) -> None:
         """Close the file and release its lock."""
         try:

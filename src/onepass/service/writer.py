@@ -159,6 +159,8 @@ class Writer:
         Stored snapshots without their bodies, oldest first.
     pending : int
         Number of rows that wait for their labels, including rows that expired within a minute.
+    commits, commit_seconds : int, float
+        Number of groups written to the disk, and the time that it took.
     closed : str
         Why the writer is closed, such as after ``close`` or in a forked process, as the end of a
         message; empty while it is open.
@@ -180,7 +182,8 @@ class Writer:
         self.gate: Callable[[Rows, Array], None] | None = None
         self.snapshots: list[Snapshot] = []
         self._tried = (0, 0.0)  # rows and time of the last attempt
-        self.pending = 0
+        self.pending = self.commits = 0
+        self.commit_seconds = 0.0
         self._error: str | None = None
         self._stale = False  # the learner may include rows that are not on the disk
         self._expire_at = self._check_at = 0.0
@@ -427,7 +430,10 @@ class Writer:
                     self.check_ready()
                     later = self._fill(batch, requests)
                     if batch.group.entries or batch.group.pending_rows:
+                        began = time.perf_counter()
                         self.journal.commit(batch.group)
+                        self.commit_seconds += time.perf_counter() - began
+                        self.commits += 1
             except BaseException as error:  # noqa: BLE001  set as the error of each request
                 self._complete(requests, error)
                 return

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client import CollectorRegistry, Metric, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -232,6 +232,12 @@ _FAMILIES: tuple[tuple[Any, str, str, tuple[str, ...], Callable[[ModelServer], _
      lambda s: {(): s.writer.pending}),
     (GaugeMetricFamily, "memory_bytes", "Size of the learned state.", (),
      lambda s: {(): nbytes(s.durable.frozen_copy)}),
+    (CounterMetricFamily, "commit_seconds", "Time in which blocks were written to the disk.", (),
+     lambda s: {(): s.writer.commit_seconds}),
+    (CounterMetricFamily, "commits", "Groups of requests written to the disk.", (),
+     lambda s: {(): s.writer.commits}),
+    (GaugeMetricFamily, "log_bytes", "Size of SQLite's write-ahead log.", (),
+     lambda s: {(): s.writer.journal.log_bytes}),
     (GaugeMetricFamily, "ready", "Whether the model can learn.", (), lambda s: {(): s.ready}),
     (GaugeMetricFamily, "source_ready", "Whether a source can be read.", ("source",),
      lambda s: {(c.source.name,): c.error is None for c in s.consumers}),
@@ -282,4 +288,5 @@ def exposition(registry: ModelRegistry, statuses: Mapping[int, int]) -> str:
     """
     collectors = CollectorRegistry()
     collectors.register(_Models(registry, statuses))
+    ProcessCollector(registry=collectors)  # process_cpu_seconds_total, process_open_fds, …
     return generate_latest(collectors).decode()

@@ -40,6 +40,7 @@ _WORDS = {
 ALIKE = "Send values of one type per column: numbers, text, or true and false; null if missing"
 """Remedy for values of several types."""
 
+_RECORD = 'Send {"x": {"km": 3}, "y": 5}, a list of such rows, or tensors; see /openapi.json'
 _ONE_FORM = "Send all rows as objects, or all as lists"
 
 
@@ -90,6 +91,8 @@ def _invalid(problem: str, place: str, hints: Mapping[str, str]) -> RequestError
         problem, path = located.groups()
         place = f"{place}{path}" if place else path.lstrip(".")
     field = re.sub(r"\[[\d.]*\]", "", path).rpartition(".")[2]
+    if problem.endswith("missing required field `inputs`"):
+        return request_error(place, "have rows", "none", _RECORD)
     if types := _TYPES.fullmatch(problem):
         must, got = map(_in_words, types.groups())
         must = f"be {must}"
