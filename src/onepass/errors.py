@@ -30,6 +30,7 @@
     ├── CommitTimeoutError        (TimeoutError)           rows were not committed in time
     ├── PayloadTooLargeError      (ValueError)             a request body is too large
     ├── IdempotencyConflictError  (ValueError)             a key was reused for another request
+    ├── OutlierError              (ValueError)             a row is far from its prediction
     ├── RequestError              (ValueError)             a malformed request
     └── MissingExtraError         (ImportError)            an optional package is not installed
 
