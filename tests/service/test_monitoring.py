@@ -148,8 +148,12 @@ def test_outliers_equal_a_loop_over_rows(size: int) -> None:
     """Each row is compared with all before it, for each length of blocks."""
     rng = np.random.default_rng(3)
     off = rng.normal(size=1200) * np.where(rng.random(1200) < 0.02, 30.0, 1.0)
-    expected = sum(abs(off[i]) > 6 * np.sqrt(np.mean(off[:i] ** 2)) for i in range(100, len(off)))
-    assert expected > 3
+    squares, expected = 0.0, 0
+    for i, error in enumerate(off):
+        limit = 36.0 * squares / max(i, 1)
+        expected += i >= 100 and error**2 > limit
+        squares += min(error**2, limit) if i >= 100 else error**2
+    assert expected > 10
     gauges = Gauges(op.RLSRegressor(), window=100)
     gauges.resume(None, 0)
     for i in range(0, len(off), size):

@@ -34,7 +34,11 @@ def tensor(name: str, values: list[Any]) -> dict[str, Any]:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Learners of a matrix and of named columns, with and without a pipeline."""
     with Server(
-        tmp_path_factory.mktemp("infer") / "data", "--default-model", "rls-named"
+        tmp_path_factory.mktemp("infer") / "data",
+        "--default-model",
+        "rls-named",
+        "--max-features",
+        "4096",
     ) as running:
         named = [tensor("a", [row[0] for row in X]), tensor("b", [row[1] for row in X])]
         inputs = {"matrix": [tensor("X", X)], "named": named}

@@ -45,7 +45,13 @@ from typing import Any, NamedTuple, TypeVar
 from onepass.errors import CorruptStoreError, LockedError, StoreError
 from onepass.serialization.atomic import atomic_write
 from onepass.service.lock import FileIdentity, FileLock
-from onepass.service.schema import PATIENCE, check_format, create, open_database
+from onepass.service.schema import (
+    PATIENCE,
+    begin_log,
+    check_format,
+    create,
+    open_database,
+)
 
 _BEGINNING = b"\0" * 32
 """Digest before the first block."""
@@ -220,6 +226,7 @@ class Journal:
 
     _db: sqlite3.Connection
     _lock: FileLock | None = None
+    _logs = False  # whether this connection writes to a log
     format: int
 
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
@@ -279,7 +286,7 @@ class Journal:
         """Close the file and release its lock."""
         try:
             if not self.empty:
-                if self._lock is not None and self.broken is None:
+                if self._logs and self.broken is None:
                     with suppress(sqlite3.Error):  # another program reads the file
                         self._db.execute("PRAGMA busy_timeout = 0")
                         self._db.execute("PRAGMA journal_mode = DELETE")
@@ -332,6 +339,19 @@ class Journal:
             raise self._error(error, "opened") from error
         real = os.path.realpath(self.path)  # independent of the working directory
         self._file, self._log = FileIdentity(real), FileIdentity(f"{real}-wal")
+
+    def begin_log(self) -> None:
+        """Use a write-ahead log from now on; until then the file is unchanged.
+
+        Raises
+        ------
+        StoreError
+        """
+        try:
+            begin_log(self._db, self.path)
+        except _SQLITE as error:
+            raise self._error(error, "opened") from error
+        self._logs = True
 
     def _open_read_only(self) -> None:
         if not self.path.is_file():

@@ -474,7 +474,8 @@ class MetricsFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._written = (-1, 0, time.monotonic())  # rows, rows of the snapshot, time
+        # rows, rows of the snapshot (-1 before the first call), time
+        self._written = (-1, -1, time.monotonic())
 
     def read(self, gauges: Gauges, seen: int) -> None:
         """Restore metrics, if the file is compatible with the learner.
@@ -502,7 +503,9 @@ class MetricsFile:
         """
         rows, last, at = self._written
         now = time.monotonic()
-        if snapshot != last or (now - at > _INTERVAL and gauges.seen != rows):
+        if last < 0:  # thousands of learners must not write at once after a start
+            self._written = (gauges.seen, snapshot, at)
+        elif snapshot != last or (now - at > _INTERVAL and gauges.seen != rows):
             self._written = (gauges.seen, snapshot, now)
             self.write(gauges)
 

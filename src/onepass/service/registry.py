@@ -525,8 +525,9 @@ class ModelRegistry:
             Path(f"{old}-wal").rename(f"{new}-wal")
         with suppress(OSError):
             (self.folder / f"{name}{_GAUGES}").rename(f"{new}{_GAUGES}")
-        with suppress(OSError):
-            Path(f"{old}.lock").unlink()
+        for ending in (".lock", "-shm"):
+            with suppress(OSError):
+                Path(f"{old}{ending}").unlink()
         return new
 
     def close(self) -> None:

@@ -86,12 +86,12 @@ def create(path: Path) -> sqlite3.Connection:
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """Open and lock an existing file.
+    """Open an existing file, without changing it.
 
     Raises
     ------
     StoreError
-        If the format is newer, or SQLite cannot use a write-ahead log.
+        If the format is newer.
     CorruptStoreError
         If the file is damaged, or belongs to another program.
     sqlite3.Error
@@ -103,18 +103,30 @@ def open_database(path: Path) -> sqlite3.Connection:
         for pragma in _BEFORE:
             db.execute(pragma)
         check_format(db, path)
-        mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-        if mode != "wal":
-            raise StoreError(  # noqa: TRY301  the connection must be closed
-                f"{path} must be on a disk where SQLite can use a write-ahead log, got "
-                f"the journal mode {mode!r}. Choose a local disk.",
-            )
-        for pragma in _AFTER:
-            db.execute(pragma)
     except BaseException:
         db.close()
         raise
     return db
+
+
+def begin_log(db: sqlite3.Connection, path: Path) -> None:
+    """Use a write-ahead log from now on; the first change of a file, after it was read.
+
+    Raises
+    ------
+    StoreError
+        If SQLite cannot use a write-ahead log.
+    sqlite3.Error
+        If the file cannot be written.
+    """
+    mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    if mode != "wal":
+        raise StoreError(
+            f"{path} must be on a disk where SQLite can use a write-ahead log, got "
+            f"the journal mode {mode!r}. Choose a local disk.",
+        )
+    for pragma in _AFTER:
+        db.execute(pragma)
 
 
 def check_format(db: sqlite3.Connection, path: Path) -> None:

@@ -103,7 +103,8 @@ DAY = 86400.0  # seconds
 _MAX_GROUP = 512  # requests
 _MAX_GROUP_BYTES = 1 << 26  # size at which a group is complete
 _EXPIRY_INTERVAL = 60.0  # seconds between deletions of old keys and expired rows
-_CHECK_INTERVAL = 1.0  # seconds between checks of the file and the disk, also without requests
+_CHECK_INTERVAL = 1.0  # seconds between checks of the file and the disk
+_IDLE_INTERVAL = 30.0  # the longest time between checks without requests
 _TRIM_BLOCKS = 2 * _MAX_GROUP  # blocks deleted at once; more than a group appends
 _MAX_SECONDS = 30 * DAY  # for which a row may wait for its label
 _CLOSE_TIMEOUT = 5.0  # max seconds in which `close` deletes old blocks
@@ -154,7 +155,7 @@ class Writer:
         Called with the rows of each request and their predictions before they are learned; the
         request is rejected if it raises.
     hook : callable or None
-        Function that the writer's thread calls about once a second, and after each snapshot.
+        Function that the writer's thread calls about once a second, less often if idle.
     snapshots : list of Snapshot
         Stored snapshots without their bodies, oldest first.
     pending : int
@@ -187,6 +188,7 @@ class Writer:
         self._error: str | None = None
         self._stale = False  # the learner may include rows that are not on the disk
         self._expire_at = self._check_at = 0.0
+        self._wait = _CHECK_INTERVAL
         self._trims = False  # whether the log may have blocks before the oldest snapshot
 
     def now(self) -> float:
@@ -296,10 +298,14 @@ class Writer:
         item, self._next_item = self._next_item, None
         if item is None:
             try:
-                item = self._items.get(timeout=_CHECK_INTERVAL)
+                item = self._items.get(timeout=self._wait)
             except Empty:
                 self.maintain()
+                # thousands of idle learners must not wake each second
+                busy = self._trims or self.journal.full is not None
+                self._wait = _CHECK_INTERVAL if busy else min(2.0 * self._wait, _IDLE_INTERVAL)
                 return
+        self._wait = _CHECK_INTERVAL
         if isinstance(item, Request):
             self.process(self._group(item))
             self.maintain()
@@ -349,6 +355,7 @@ class Writer:
         """Create the file."""
         self.model = model
         self.journal.begin(self._snapshot(model, 0, "beginning"))
+        self.journal.begin_log()
         self._install_watcher(model)
         self._tried = (0, self.now())
         self.snapshots = self.journal.snapshots()
@@ -363,6 +370,7 @@ class Writer:
         self._tried = (restored.snapshot.seen, self.now())
         self._trims = True
         self.pending = self.journal.count_pending(0.0)
+        self.journal.begin_log()
 
     def _restore(self) -> None:
         """Restore the learner from the disk, after a failed commit."""
