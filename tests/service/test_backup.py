@@ -14,6 +14,7 @@ import onepass as op
 from onepass.cli import main
 from onepass.errors import CorruptStoreError, StoreError
 from onepass.service import backup, examine
+from onepass.service.schema import begin_log, create
 
 
 def by_api(path: Path, to: Path) -> None:
@@ -127,3 +128,18 @@ def test_tables_of_litestream_are_accepted(tmp_path: Path) -> None:
         durable.learn([[1.0]], [1.0])
     with op.durable(path) as durable:
         assert durable.rows_seen == 1
+
+
+def test_a_log_without_shared_memory(tmp_path: Path) -> None:
+    """As on some network file systems; no other program can then read the file."""
+    path = tmp_path / "m.db"
+    with closing(create(path)) as db:
+        db.execute("COMMIT")
+    address = f"{path.as_uri()}?vfs=unix-dotfile"  # without shared memory
+    with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as db:
+        begin_log(db, path)
+        assert db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+        assert db.execute("PRAGMA synchronous").fetchone()[0] == 2
+        db.execute("DELETE FROM log")
+        assert Path(f"{path}-wal").exists()
+        assert not Path(f"{path}-shm").exists()

@@ -120,6 +120,9 @@ def begin_log(db: sqlite3.Connection, path: Path) -> None:
         If the file cannot be written.
     """
     mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    if mode != "wal":  # a file system without shared memory: no other program can read the file
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":
         raise StoreError(
             f"{path} must be on a disk where SQLite can use a write-ahead log, got "
