@@ -105,6 +105,7 @@ _MAX_GROUP_BYTES = 1 << 26  # size at which a group is complete
 _EXPIRY_INTERVAL = 60.0  # seconds between deletions of old keys and expired rows
 _CHECK_INTERVAL = 1.0  # seconds between checks of the file and the disk
 _IDLE_INTERVAL = 30.0  # the longest time between checks without requests
+_TICK_TIMEOUT = 0.05  # seconds to wait for a writer's check before that of the next one
 _TRIM_BLOCKS = 2 * _MAX_GROUP  # blocks deleted at once; more than a group appends
 _MAX_SECONDS = 30 * DAY  # for which a row may wait for its label
 _CLOSE_TIMEOUT = 5.0  # max seconds in which `close` deletes old blocks
@@ -188,7 +189,7 @@ class Writer:
         self._error: str | None = None
         self._stale = False  # the learner may include rows that are not on the disk
         self._expire_at = self._check_at = 0.0
-        self._wait = _CHECK_INTERVAL
+        self._wait, self._tick_at = _CHECK_INTERVAL, 0.0
         self._trims = False  # whether the log may have blocks before the oldest snapshot
 
     def now(self) -> float:
@@ -211,6 +212,7 @@ class Writer:
     def start(self) -> None:
         """Start the thread."""
         _ALL.add(self)
+        _start_ticker()
         name = f"onepass writer of {self.journal.path.name}"
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -297,24 +299,30 @@ class Writer:
         item: Request | _Call | None
         item, self._next_item = self._next_item, None
         if item is None:
-            try:
-                item = self._items.get(timeout=self._wait)
-            except Empty:
-                self.maintain()
-                # thousands of idle learners must not wake each second
-                busy = self._trims or self.journal.full is not None
-                self._wait = _CHECK_INTERVAL if busy else min(2.0 * self._wait, _IDLE_INTERVAL)
-                return
-        self._wait = _CHECK_INTERVAL
+            item = self._items.get()
         if isinstance(item, Request):
             self.process(self._group(item))
             self.maintain()
+            self._wait, self._tick_at = _CHECK_INTERVAL, 0.0
         else:
             work, future = item
             try:
                 future.set_result(work())
             except BaseException as error:  # noqa: BLE001  raised in the caller's thread
                 future.set_exception(error)
+
+    def tick(self) -> None:
+        """Have the writer's thread check its file, if that is due; wait for it a short time."""
+        now = time.monotonic()
+        if self.closed or now < self._tick_at or not self._items.empty():
+            return
+        busy = self._trims or self.journal.full is not None
+        self._wait = _CHECK_INTERVAL if busy else min(2.0 * self._wait, _IDLE_INTERVAL)
+        self._tick_at = now + self._wait
+        done: Future[None] = Future()
+        self._items.put((self.maintain, done))
+        with suppress(Exception):  # the writer is busy, or was closed meanwhile
+            done.result(_TICK_TIMEOUT)
 
     def _group(self, first: Request) -> list[Request]:
         """Return a request and the requests after it in the queue, up to the next call."""
@@ -837,7 +845,35 @@ def _copied(error: BaseException) -> BaseException:
 _ALL: weakref.WeakSet[Writer] = weakref.WeakSet()
 
 
+_ticker: Thread | None = None
+
+
+def _start_ticker() -> None:
+    """Start the thread that ticks all writers, one after the other, unless it runs.
+
+    Timeouts in the writers' own threads would wake thousands of threads at once.
+    """
+    global _ticker  # noqa: PLW0603
+    if _ticker is None:
+        _ticker = Thread(target=_tick_forever, name="onepass ticker", daemon=True)
+        _ticker.start()
+
+
+def _tick_forever() -> None:
+    while True:
+        time.sleep(max(_CHECK_INTERVAL / 4.0, 0.01))
+        with suppress(RuntimeError):  # a writer was added meanwhile
+            _tick_all()
+
+
+def _tick_all() -> None:
+    for writer in list(_ALL):
+        writer.tick()
+
+
 def _forked() -> None:
+    global _ticker  # noqa: PLW0603
+    _ticker = None
     for writer in list(_ALL):
         writer.abandon()
 
