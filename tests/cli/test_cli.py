@@ -156,7 +156,7 @@ def test_several_dates_and_many_categories_are_reported(
     does(f"run {file} --target y --model rls --block 1000")
     error = capsys.readouterr().err
     assert "Columns 'at', 'to' are dates" in error
-    assert "150 of 163, most of 'w' (90), 'v' (60)" in error
+    assert "150 of 163 features, most of them of 'w' (90), 'v' (60)" in error
     assert "--drop w, or --set encode__max_categories=10" in error
     option = error.split("between them: --set ")[1].split("'")[1]
     assert main(["run", str(file), "--target", "y", "--model", "rls", "--set", option]) == 0

@@ -522,7 +522,7 @@ def _save_results(
 
 
 def _print_hints(X: Any, settings: Sequence[str], *, quiet: bool) -> None:
-    """Print what the first rows suggest to change: columns that number the rows, several dates."""
+    """Print hints for columns that may number the rows, and for several columns of dates."""
     import numpy as np
 
     from onepass.errors import join_names
@@ -554,9 +554,9 @@ def _report_width(models: "Mapping[str, Pipeline]", *, quiet: bool) -> None:
     if encode is not None and 2 * sum(texts.values()) > encode.n_features_out_ > _WIDE:
         listed = ", ".join(f"{name!r} ({texts[name]})" for name in most)
         print_message(
-            f"Each category is a feature: {sum(texts.values())} of {encode.n_features_out_}, most "
-            f"of {listed}. The time per row grows with their number, that of least squares with "
-            "its square. "
+            f"Categories are {sum(texts.values())} of {encode.n_features_out_} features, most of "
+            f"them of {listed}. The time per row grows with the number of features, for least "
+            "squares with its square. "
             f"--drop {quote(most[0])}, or --set encode__max_categories=10",
             quiet=quiet,
         )

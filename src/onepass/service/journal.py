@@ -46,7 +46,7 @@ from onepass.errors import CorruptStoreError, LockedError, StoreError
 from onepass.serialization.atomic import atomic_write
 from onepass.service.lock import FileIdentity, FileLock
 from onepass.service.schema import (
-    PATIENCE,
+    LOCK_TIMEOUT,
     begin_log,
     check_format,
     create,
@@ -341,7 +341,7 @@ class Journal:
         self._file, self._log = FileIdentity(real), FileIdentity(f"{real}-wal")
 
     def begin_log(self) -> None:
-        """Use a write-ahead log from now on; until then the file is unchanged.
+        """Switch to a write-ahead log; until then the file is unchanged.
 
         Raises
         ------
@@ -735,8 +735,8 @@ class Journal:
         start = f"{self.path} could not be {verb}: {error}."
         if kind in {"BUSY", "LOCKED"}:
             return LockedError(
-                f"{start} Another program has locked it for {PATIENCE:.0f} seconds; nothing was "
-                "written. Wait until it is done, or stop it, then retry. If this process was "
+                f"{start} Another program has locked it for {LOCK_TIMEOUT:.0f} seconds; nothing "
+                "was written. Wait until it is done, or stop it, then retry. If this process was "
                 "forked from one that has the file open, start it with the method `spawn` instead."
             )
         if kind in _NOT_WRITTEN:

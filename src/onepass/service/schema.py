@@ -58,8 +58,8 @@ _TABLES = (
     "CREATE INDEX pending_by_time ON pending (until)",
 )
 
-PATIENCE = 20.0
-"""Seconds to wait for another program, such as a backup, that has the file locked."""
+LOCK_TIMEOUT = 20.0
+"""Seconds to wait while another program, such as a backup, has locked the file."""
 
 _BEFORE = (
     "PRAGMA cell_size_check = ON",
@@ -98,7 +98,9 @@ def open_database(path: Path) -> sqlite3.Connection:
         If the file cannot be opened or written.
     """
     address = f"{path.absolute().as_uri()}?mode=rw"  # do not create a missing file
-    db = sqlite3.connect(address, PATIENCE, isolation_level=None, check_same_thread=False, uri=True)
+    db = sqlite3.connect(
+        address, LOCK_TIMEOUT, isolation_level=None, check_same_thread=False, uri=True
+    )
     try:
         for pragma in _BEFORE:
             db.execute(pragma)
@@ -110,7 +112,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def begin_log(db: sqlite3.Connection, path: Path) -> None:
-    """Use a write-ahead log from now on; the first change of a file, after it was read.
+    """Switch to a write-ahead log, which changes the file.
 
     Raises
     ------

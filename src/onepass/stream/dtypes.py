@@ -282,7 +282,7 @@ class ColumnTypes:
     def _of_form(
         self, name: str, array: Array, unfit: list[int], values: list[Any] | None
     ) -> _Converted:
-        """Return an array of the form of its column, which it sets; values of others are unfit."""
+        """Set the form of a column by its first values; later values of other forms are unfit."""
         if TYPE_NAMES[array.dtype.kind] == self._forms[name]:
             return array, unfit, values
         given = np.flatnonzero(~is_missing(array)).tolist()

@@ -217,7 +217,7 @@ class TextParser:
         first : int
             The row number of the first value.
         numbers : int
-            Number of other values in the column, such as numbers.
+            Number of values in the column that are not text.
         target : bool
             Whether the column is a target.
         skip : bool
@@ -304,7 +304,7 @@ class TextParser:
     def _quoted_numbers(
         self, counts: Counter[str], name: str
     ) -> tuple[str, str, int, str, str] | None:
-        """Return the issue of a column of numbers in quotation marks, other than codes as 007."""
+        """Return the issue of a column of quoted numbers, unless they are codes such as 007."""
         parse = self._parsers["number"]
         numbers = {value: n for value, n in counts.items() if _has_form(value, parse)}
         fits, codes = sum(numbers.values()), any(re.match("0[0-9]", value) for value in numbers)

@@ -161,7 +161,11 @@ class Tokens:
         digest = _digest(token.strip() if scheme.lower() == "bearer" else "")
         allowed: frozenset[str] = frozenset()
         found = ""
-        for stored, roles, name in self._roles:  # no early exit, so that times reveal no token
+        for (
+            stored,
+            roles,
+            name,
+        ) in self._roles:  # no early exit: the time must not depend on the token
             same = hmac.compare_digest(stored, digest)
             allowed |= roles if same else frozenset()
             found = name if same else found
