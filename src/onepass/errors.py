@@ -31,6 +31,7 @@
     ├── PayloadTooLargeError      (ValueError)             a request body is too large
     ├── IdempotencyConflictError  (ValueError)             a key was reused for another request
     ├── OutlierError              (ValueError)             a row is far from its prediction
+    ├── SchemaError               (ValueError)             a row does not conform to a schema
     ├── RequestError              (ValueError)             a malformed request
     └── MissingExtraError         (ImportError)            an optional package is not installed
 
@@ -105,6 +106,7 @@ __all__ = [
     "ProcessError",
     "RequestError",
     "RowsRefusedWarning",
+    "SchemaError",
     "ServiceError",
     "ShapeError",
     "SourceError",
@@ -387,6 +389,10 @@ class NotFoundError(OnepassError, LookupError):
 
 class OutlierError(OnepassError, ValueError):
     """A target is further from its prediction than ``onepass serve --reject-beyond`` allows."""
+
+
+class SchemaError(OnepassError, ValueError):
+    """A row does not conform to the schema of ``onepass serve --schema``."""
 
 
 class AlreadyExistsError(OnepassError, ValueError):

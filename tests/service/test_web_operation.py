@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from waiting import until
-from web_server import Server
+from web_server import TOKEN, Server
 
 import onepass as op
+from onepass.service import Client
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and limits")
 LEARN, INFER = "/v2/models/rls/learn", "/v2/models/rls/infer"
@@ -187,3 +188,71 @@ def test_several_models_are_started_at_once(tmp_path: Path) -> None:
         ]  # fmt: skip
     with pytest.raises(AssertionError, match="--name requires one model"):
         Server(tmp_path / "data", "rls,sgd", "--name", "m").start()
+
+
+def test_a_model_file_of_each_version(tmp_path: Path) -> None:
+    with Server(tmp_path / "data", "rls") as server:
+        for number in range(1, 4):
+            answer = server.send("POST", LEARN, {"x": {"a": float(number)}, "y": number**2})
+            assert answer[0] == 200
+        with Client(server.url) as client:
+            found = [client.model("rls", version=version) for version in range(4)]
+            newest = client.model("rls")
+        assert found[0].predict_one({"a": 3.0}) == 0.0
+        assert newest.predict_one({"a": 3.0}) == found[3].predict_one({"a": 3.0})
+        status, _, headers = server.send("GET", "/v2/models/rls/versions/2/file")
+        assert (status, headers["X-Onepass-Version"]) == (200, "2")
+        assert headers["Content-Disposition"] == 'attachment; filename="rls-2.onepass"'
+        restored = server.send("POST", "/v2/models/rls/rollback", {"to": 2})
+        assert restored[0] == 200
+        with Client(server.url) as client:
+            rolled = client.model("rls")
+        assert rolled.predict_one({"a": 3.0}) == found[2].predict_one({"a": 3.0})
+        for version in ("5", "x", "9" * 30):
+            status, answer, _ = server.send("GET", f"/v2/models/rls/versions/{version}/file")
+            assert (status, "version" in answer["error"]) == (400, True)
+
+
+def test_web_pages_of_given_origins_may_send_requests(tmp_path: Path) -> None:
+    page, other = ({"Origin": f"https://{name}.example"} for name in ("app", "evil"))
+    asked = {"Access-Control-Request-Method": "POST",
+             "Access-Control-Request-Headers": "authorization,content-type"}  # fmt: skip
+    row = {"x": {"a": 1.0}, "y": 1.0}
+    for token in (None, TOKEN):
+        folder = tmp_path / f"data{token}"
+        with Server(folder, "rls", "--allow-origin", page["Origin"], token=token) as server:
+            status, _, headers = server.send("OPTIONS", LEARN, None, {**page, **asked})
+            assert (status, headers["Access-Control-Allow-Origin"]) == (200, page["Origin"])
+            assert server.send("OPTIONS", LEARN, None, {**other, **asked})[0] == 400
+            status, _, headers = server.send("POST", LEARN, row, page)
+            assert (status, headers["Access-Control-Allow-Origin"]) == (200, page["Origin"])
+            status, _, headers = server.send("POST", LEARN, row, other)
+            assert "Access-Control-Allow-Origin" not in headers
+            assert status == (200 if token else 403)
+    with pytest.raises(AssertionError, match="without a path"):
+        Server(tmp_path / "data", "rls", "--allow-origin", "https://a.example/b").start()
+
+
+def test_each_request_is_logged_at_the_level_debug(tmp_path: Path) -> None:
+    with Server(tmp_path / "data", "rls", "--log", "debug") as server:
+        sent = {"X-Request-Id": "mine"}
+        assert server.send("POST", LEARN, {"x": {"a": 1.0}, "y": 1.0}, sent)[0] == 200
+        assert server.send("POST", LEARN, {"x": {"a": 1.0}})[0] == 400
+        lines = [line for line in log(server, "request") if line["path"] == LEARN]
+        assert [(line["method"], line["status"]) for line in lines] == [
+            ("POST", 200),
+            ("POST", 400),
+        ]
+        assert (lines[0]["request_id"], lines[0]["client"]) == ("mine", "127.0.0.1")
+        assert 0.0 < lines[0]["seconds"] < 30.0
+    with Server(tmp_path / "data") as server:
+        assert not log(server, "request")
+
+
+def test_the_page_of_the_api_names_each_endpoint_and_type(tmp_path: Path) -> None:
+    with Server(tmp_path / "data") as server:
+        status, body, headers = server.send("GET", "/docs")
+        assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+        text, description = body.decode(), server.send("GET", "/openapi.json")[1]
+        assert all(path in text for path in description["paths"])
+        assert all(f'id="{name}"' in text for name in description["components"]["schemas"])

@@ -24,9 +24,13 @@ from onepass.cli.terminal import print_message
 if TYPE_CHECKING:
     from onepass.service.http.auth import Tokens
     from onepass.service.registry import ModelRegistry
+    from onepass.service.row_schema import SchemaCheck
 
 Sources = Annotated[tuple[str, ...], Parameter(env_var="ONEPASS_SOURCE", metavar="[NAME=]ADDRESS")]
 """Addresses of sources, each optionally preceded by the name of its learner."""
+
+Schemas = Annotated[tuple[str, ...], Parameter(metavar="[NAME=]FILE")]
+"""Schemas of rows, each optionally preceded by the name of its learner."""
 
 Beyond = Annotated[float, Parameter(validator=validators.Number(gt=1.0))]
 """Multiple of the usual error."""
@@ -55,6 +59,8 @@ def serve(
     window: Count = 1000,
     drift: Names = (),
     reject_beyond: Beyond | None = None,
+    schema: Schemas = (),
+    strict: bool = False,
     source: Sources = (),
     max_queued: Count = 1 << 16,
     max_pending: Count = 1 << 20,
@@ -64,6 +70,7 @@ def serve(
     request_timeout: Seconds = 30.0,
     idle_timeout: Seconds = 75.0,
     commit_timeout: Seconds = 60.0,
+    allow_origin: Names = (),
     log: Literal["debug", "info", "warning", "error"] = "info",
     quiet: Quiet = False,
 ) -> int:
@@ -120,6 +127,13 @@ def serve(
         Reject rows to learn, with status 409, if the error of a regression exceeds this multiple of
         the usual one, such as 20, once --window rows were learned. A request is rejected as a
         whole. Rejected rows are counted and logged.
+    schema
+        JSON Schema of the rows of a learner: columns, types, ranges; preceded by LEARNER= if there
+        are several learners. Repeatable. Rows that do not conform are counted. If there is no
+        file, it is inferred from the rows that are learned until the service stops.
+    strict
+        Refuse rows to learn or to predict, with status 400, if they do not conform to --schema,
+        whose file must exist.
     source
         Redis stream or Kafka topic to learn from: redis://HOST:6379/0?stream=NAME&target=FIELD or
         kafka://HOST:9092/TOPIC?target=FIELD, preceded by LEARNER= if there are several learners.
@@ -149,8 +163,12 @@ def serve(
     commit_timeout
         Commit timeout in seconds (default 60). On timeout the request fails with 503; retry with
         the same Idempotency-Key.
+    allow_origin
+        Origins of web pages that may send requests from a browser (CORS), such as
+        https://app.example. By default only the service's own page may.
     log
-        Level of the log, which is JSON lines on standard error (default info).
+        Level of the log, which is JSON lines on standard error (default info); debug adds a line
+        for each request.
     quiet
         Do not print the address.
     """
@@ -169,10 +187,14 @@ def serve(
         ExitStack() as stack,
     ):
         found = _tokens(tokens)
+        found.allow(allow_origin)
         check_safe(host, found)
         listening = Listening(host, port, certificate, key, request_timeout, idle_timeout)
         sockets = [stack.enter_context(each) for each in listening.bind()]
         sources = parse_sources(source)
+        if strict and not schema:
+            _check_none({"--strict": strict}, "--schema")
+        schemas = [_schema(each, strict=strict) for each in schema]
         set_up(log)
         if tokens is not None and hasattr(signal, "SIGHUP"):
             signal.signal(signal.SIGHUP, lambda *_: _read_again(found, tokens))
@@ -197,6 +219,8 @@ def serve(
                     registry, tokens=found, limits=Limits(nbytes=max_bytes, rows=max_rows),
                     default_model=default_model, commit_timeout=commit_timeout,
                 )  # fmt: skip
+                for learner, checked in schemas:
+                    registry.follow(learner, checked)
                 for learner, opened in sources:
                     registry.consume(learner, opened)
                 if found and certificate is None and not is_loopback(host):
@@ -262,6 +286,14 @@ def _begun(
         name, made = name or model, models.pipelines([model], task or _TASK, settings)[model]
     if name not in registry.failed:
         registry.create(name, made, exist_ok=True)
+
+
+def _schema(text: str, *, strict: bool) -> "tuple[str, SchemaCheck]":
+    """Return the name of a learner, which may be empty, and its schema."""
+    from onepass.service.row_schema import SchemaCheck
+
+    name, _, file = text.rpartition("=")
+    return name, SchemaCheck(Path(file), strict=strict)
 
 
 def _check_none(options: Mapping[str, object], needed: str) -> None:

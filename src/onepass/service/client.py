@@ -31,7 +31,8 @@ from urllib.parse import quote
 import numpy as np
 
 from onepass.errors import ParameterError, ServiceError, calling, import_extra, public
-from onepass.serialization.models import dumps
+from onepass.serialization import archive
+from onepass.serialization.models import dumps, from_contents
 from onepass.service.model import copied_learner
 from onepass.service.requests import LearnResult, check_labelled, read_rows
 from onepass.types import Array, ArrayLike, TimeLike
@@ -593,6 +594,41 @@ class AsyncClient(_Connection):
         response = await self._send("PUT", _path(name), repeatable=False, **content)
         return int(_json(response)["version"])
 
+    async def model(
+        self: _Connection,
+        name: str,
+        *,
+        version: int | None = None,
+        replacements: Mapping[str, object] | None = None,
+    ) -> Learner | Pipeline:
+        """Download a learner, which can predict, learn and be saved here.
+
+        Parameters
+        ----------
+        name : str
+            Name of the learner.
+        version : int, optional
+            Version since the oldest snapshot; by default the current one.
+        replacements : mapping of str to object, optional
+            Functions that a file cannot store, as for ``op.load``.
+
+        Returns
+        -------
+        model : learner or Pipeline
+
+        Raises
+        ------
+        ServiceError
+            If the service rejects the request, or does not respond in time.
+        CheckpointError
+            If a newer version of onepass wrote the file.
+        """
+        path = _path(name, "file" if version is None else f"versions/{version}/file")
+        response = await self._send("GET", path)
+        contents = archive.loads(response.content, path)
+        model: Learner | Pipeline = from_contents(contents, path, replacements or {})
+        return model
+
     async def retire(self: _Connection, name: str) -> None:
         """Stop serving a learner.
 
@@ -758,6 +794,7 @@ class Client(_Connection):
     learn_labels = _blocking(AsyncClient.learn_labels)
     models = _blocking(AsyncClient.models)
     create = _blocking(AsyncClient.create)
+    model = _blocking(AsyncClient.model)
     retire = _blocking(AsyncClient.retire)
     snapshot = _blocking(AsyncClient.snapshot)
     rollback = _blocking(AsyncClient.rollback)

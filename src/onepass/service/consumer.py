@@ -44,8 +44,8 @@ class SourceConsumer:
     ----------
     error : str or None
         Why rows cannot be read or learned; None without an error.
-    lag : int
-        Number of unread entries of the source.
+    lag : int or None
+        Number of unread entries; None while the source cannot be read.
 
     Raises
     ------
@@ -66,7 +66,7 @@ class SourceConsumer:
         self._end = Event()
         self.error: str | None = None
         self._reported: str | None = ""  # nothing reported yet
-        self.lag = 0
+        self.lag: int | None = None
         self._thread = Thread(target=self._work, name=f"feed {source.name}", daemon=True)
         self._thread.start()
 
@@ -87,9 +87,11 @@ class SourceConsumer:
                     if self._end.is_set():
                         return
                 self._report(None)
+                self.lag = 0
                 wait = _MIN_DELAY
             except Exception as error:  # noqa: BLE001  reported and retried
                 self._report(str(error) or repr(error))
+                self.lag = None
                 self._end.wait(wait)
                 wait = min(2.0 * wait, _MAX_DELAY)
 

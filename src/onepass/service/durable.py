@@ -409,17 +409,29 @@ class Durable:
         return self._writer.call(lambda: self._writer.rollback(to))
 
     @calling("Durable.model")
-    def model(self) -> Learner | Pipeline:
+    def model(self, *, version: int | None = None) -> Learner | Pipeline:
         """Return a copy of the learner, which can learn and be saved by ``op.save``.
 
-        Works even if the file was removed or cannot be written.
+        The copy of the current version is returned even if the file was removed or cannot be
+        written.
+
+        Parameters
+        ----------
+        version : int, optional
+            Version to copy, from the oldest of ``versions`` to the current one, the default. For an
+            earlier version the rows since its snapshot are learned again, during which the learner
+            waits.
 
         Raises
         ------
+        ParameterError
+            If the version does not exist, or is older than the oldest snapshot.
         StoreError
             If a write has failed with unknown outcome, or the file cannot be read.
         """
-        return self._writer.call(self._writer.copied)
+        if version is not None:
+            version = validation.whole(version, "version", low=0)
+        return self._writer.call(lambda: self._writer.copied(version))
 
     # -- state ----------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from onepass.evaluate.drift import counts_mistakes
 from onepass.evaluate.metrics import METRICS
 from onepass.serialization import archive
 from onepass.serialization.atomic import atomic_write
+from onepass.service.model import predict_rows
 from onepass.types import Array
 from onepass.validation.rows import Rows
 
@@ -238,14 +239,14 @@ class Gauges:
         self.count()
         return self._outliers
 
-    def check(self, block: Rows, predictions: Array, beyond: float) -> None:
+    def check(self, learner: Learner | Pipeline, block: Rows, beyond: float) -> None:
         """Raise if a target is too far from its prediction; not in the first ``window`` rows.
 
         Parameters
         ----------
+        learner : learner or Pipeline
         block : Rows
             Rows to learn, with targets.
-        predictions : ndarray of shape (n,) or (n, c)
         beyond : float
             The largest error, as a multiple of the root mean square of ``outliers``.
 
@@ -256,7 +257,7 @@ class Gauges:
         self.count()
         if self._task != "regression" or block.y is None or self._rows < self._window:
             return
-        predictions = np.asarray(predictions)
+        predictions = predict_rows(learner, block.X)
         errors = self._row_errors(block.y.reshape(predictions.shape), predictions, np.abs)
         usual = math.sqrt(self._squares / self._rows)
         far = np.flatnonzero(~(errors <= beyond * usual))

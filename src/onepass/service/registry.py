@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Lock, RLock
@@ -37,8 +36,10 @@ from onepass.service.lock import file_limit, unlocked
 from onepass.service.model import check_compatible, copied_learner
 from onepass.service.monitoring import Gauges, MetricsFile, task_of
 from onepass.service.requests import LearnResult, Request
+from onepass.service.row_schema import SchemaCheck
 from onepass.service.source import Source
 from onepass.service.writer import Watcher
+from onepass.types import Array
 from onepass.validation.rows import Rows
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class ModelServer:
         File in which the metrics are stored.
     max_queued : int, default 65,536
         Max queued rows.
+    reject_beyond : float, optional
+        The largest error of a row to learn, in multiples of the usual one; for regressions.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class ModelServer:
         metrics_file: MetricsFile,
         *,
         max_queued: int = 1 << 16,
+        reject_beyond: float | None = None,
     ) -> None:
         self.name = name
         self.durable = durable
@@ -86,8 +90,35 @@ class ModelServer:
         """CPU time per row of the slowest recent prediction, in seconds."""
         self.failed: str | None = None
         """Why the file could not be reopened; None if it is open."""
-        writer = self.writer
-        writer.hook = lambda: metrics_file.maintain(gauges, writer.snapshots[-1].seen)
+        self.schema: SchemaCheck | None = None
+        self._beyond = reject_beyond
+        self.writer.hook = self._maintain
+        if reject_beyond is not None:
+            self.writer.gate = self._check
+
+    def follow(self, schema: SchemaCheck) -> None:
+        """Check rows by a schema, or infer it from the rows that are learned."""
+        self.schema, self.writer.gate = schema, self._check
+        watch = self.writer.watch
+
+        def observed(block: Rows, predictions: Array) -> None:
+            schema.observe(block)
+            if watch is not None:
+                watch(block, predictions)
+
+        self.writer.watch = observed
+
+    def _check(self, learner: Learner | Pipeline, block: Rows) -> None:
+        """Reject rows to learn that do not conform to the schema, or whose error is too large."""
+        if self.schema is not None:
+            self.schema.check(block.X, block.y)
+        if self._beyond is not None:
+            self.gauges.check(learner, block, self._beyond)
+
+    def _maintain(self) -> None:
+        self._metrics_file.maintain(self.gauges, self.writer.snapshots[-1].seen)
+        if self.schema is not None:
+            self.schema.write()
 
     # -- back-pressure -------------------------------------------------------------------------
 
@@ -277,6 +308,9 @@ class ModelServer:
             self.durable.close()
         finally:
             self._metrics_file.write(self.gauges)
+            if self.schema is not None:
+                with suppress(StoreError):
+                    self.schema.write()
 
     def _count_refused(self, count: int, error: BaseException) -> None:
         """Count rejected rows, except after a StoreError, which ``error`` reports."""
@@ -340,6 +374,7 @@ class ModelRegistry:
         self._served: dict[str, ModelServer] = {}
         self.failed: dict[str, str] = {}
         self._sources: list[tuple[str, Source]] = []
+        self._schemas: dict[str, SchemaCheck] = {}
         self._lock = RLock()
         self._retire_lock = RLock()  # acquired before _lock
         self._closing_name: str | None = None  # name of the learner that is being retired
@@ -425,18 +460,41 @@ class ModelRegistry:
             If the learner does not exist, the source is already consumed, or only one of learner
             and source has times.
         """
-        names = self.names
-        if name not in names and (name or len(names) != 1):
-            raise ParameterError(
-                "--source must be NAME=ADDRESS with the name of a learner, or an "
-                f"address if there is only one learner, got {name[:100] or 'no name'}. "
-                f"Name one of the learners: {', '.join(names) or 'none'}.",
-                _WHERE,
-            )
-        name = name or names[0]
+        name = self._named(name, "--source", "ADDRESS")
         if name in self._served:
             self._served[name].consume(source)
         self._sources.append((name, source))
+
+    def follow(self, name: str, schema: SchemaCheck) -> None:
+        """Check the rows of a learner by a schema, also after its file is opened again.
+
+        Parameters
+        ----------
+        name : str
+            Name of the learner; empty for the only one.
+        schema : SchemaCheck
+
+        Raises
+        ------
+        ParameterError
+            If the learner does not exist.
+        """
+        name = self._named(name, "--schema", "FILE")
+        if name in self._served:
+            self._served[name].follow(schema)
+        self._schemas[name] = schema
+
+    def _named(self, name: str, option: str, value: str) -> str:
+        """Return the name of an existing learner, by default of the only one."""
+        names = self.names
+        if name not in names and (name or len(names) != 1):
+            raise ParameterError(
+                f"{option} must be NAME={value} with the name of a learner, or {value} if there is "
+                f"only one learner, got {name[:100] or 'no name'}. "
+                f"Name one of the learners: {', '.join(names) or 'none'}.",
+                _WHERE,
+            )
+        return name or names[0]
 
     def create(
         self, name: str, model: Learner | Pipeline, *, exist_ok: bool = False
@@ -612,12 +670,15 @@ class ModelRegistry:
         learner = durable(self._path(name), model, watch=watched, **self._options)
         metrics_file = MetricsFile(self.folder / f"{name}{_GAUGES}")
         metrics_file.read(gauges[0], learner.rows_seen)
-        served = ModelServer(name, learner, gauges[0], metrics_file, max_queued=self._max_queued)
-        if self._beyond is not None:
-            served.writer.gate = partial(gauges[0].check, beyond=self._beyond)
+        served = ModelServer(
+            name, learner, gauges[0], metrics_file, max_queued=self._max_queued,
+            reject_beyond=self._beyond,
+        )  # fmt: skip
+        if name in self._schemas and model is None:  # a new learner has neither schema nor sources
+            served.follow(self._schemas[name])
         try:
             for model_name, source in self._sources:
-                if model_name == name and model is None:  # a new learner has no sources
+                if model_name == name and model is None:
                     served.consume(source)
         except BaseException:
             served.close()

@@ -153,8 +153,8 @@ class Writer:
     watch : callable or None
         Watcher, called with each acknowledged block.
     gate : callable or None
-        Called with the rows of each request and their predictions before they are learned; the
-        request is rejected if it raises.
+        Called with the learner and the rows of each request before they are learned; the request is
+        rejected if it raises.
     hook : callable or None
         Function that the writer's thread calls about once a second, less often if idle.
     snapshots : list of Snapshot
@@ -181,7 +181,7 @@ class Writer:
         self.positions: dict[str, str] = {}
         self.watch: Watcher | None = None
         self.hook: Callable[[], None] | None = None
-        self.gate: Callable[[Rows, Array], None] | None = None
+        self.gate: Callable[[Learner | Pipeline, Rows], None] | None = None
         self.snapshots: list[Snapshot] = []
         self._tried = (0, 0.0)  # rows and time of the last attempt
         self.pending = self.commits = 0
@@ -531,16 +531,13 @@ class Writer:
 
     def _passes(self, request: Request) -> bool:
         """Return whether the gate lets a request pass; set the error of the request if not."""
-        if self.gate is None:
-            return True
-        try:
-            predictions = predict_rows(self.model, request.block.X)
-        except Exception:  # noqa: BLE001  the learner will raise it
-            return True
-        try:
-            self.gate(request.block, predictions)
-        except OnepassError as error:
-            request.error = error
+        if self.gate is not None:
+            try:
+                self.gate(self.model, request.block)
+            except OnepassError as error:
+                request.error = error
+            except Exception:  # noqa: BLE001, S110  the learner will raise it
+                pass
         return request.error is None
 
     def _repeat(self, request: Request, stored: StoredResult) -> None:
@@ -684,14 +681,18 @@ class Writer:
         self.maintain()
         return labelled.learn_result(ids, request.result())
 
-    def copied(self) -> Learner | Pipeline:
-        """Return a copy of the acknowledged learner, restored from the disk if necessary.
+    def copied(self, version: int | None = None) -> Learner | Pipeline:
+        """Return a copy of the acknowledged learner, or of an earlier version.
 
         Raises
         ------
+        ParameterError
+            If the version does not exist, or is older than the oldest snapshot.
         StoreError
             If the file cannot be read, or a write has failed with unknown outcome.
         """
+        if version is not None and version != self.journal.sequence:
+            return self._restored(self._stored(version, "version")).model
         if not self._stale:
             return copy.deepcopy(self.model)
         self.journal.check_sound()
@@ -715,15 +716,8 @@ class Writer:
             If the version does not exist, or is older than the oldest snapshot.
         """
         self.check_ready()
-        oldest, latest = self.snapshots[0].sequence, self.journal.sequence
-        if not oldest <= to <= latest:
-            raise ParameterError(
-                f"`to` must be a stored version, from {oldest:,} to the current one, {latest:,}, "
-                f"got {to:,}. Choose a version in this range; `versions`, and /state of a service, "
-                "list the snapshots, and `snapshots` sets how many are stored."
-            )
-        restored = self._restored(to)
-        sequence, seen = latest + 1, self.journal.seen
+        restored = self._restored(self._stored(to, "to"))
+        sequence, seen = self.journal.sequence + 1, self.journal.seen
         entry = Entry(sequence, "rollback", 0, seen, json.dumps({"to": to}), b"")
         snapshot = self._snapshot(restored.model, sequence, f"rollback to {to}")
         published = (sequence, restored.model.frozen_copy())
@@ -732,6 +726,17 @@ class Writer:
         self._tried = (seen, self.now())
         self._attempt(self._prune)
         return sequence
+
+    def _stored(self, version: int, name: str) -> int:
+        """Return a version that can be restored; raise ParameterError for others."""
+        oldest, latest = self.snapshots[0].sequence, self.journal.sequence
+        if not oldest <= version <= latest:
+            raise ParameterError(
+                f"`{name}` must be a stored version, from {oldest:,} to the current one, "
+                f"{latest:,}, got {version:,}. Choose a version in this range; `versions`, and "
+                "/state of a service, list the snapshots, and `snapshots` sets how many are stored."
+            )
+        return version
 
     def snapshot(self, why: str) -> int:
         """Take a snapshot, unless this version has one; prune old ones and return the version.

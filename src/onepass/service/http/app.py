@@ -1,16 +1,20 @@
 """ASGI application of the service: Starlette's router and one middleware.
 
-There is no other middleware, as each layer delays every request.
+There is no other middleware, as each layer delays every request, unless other web pages may send
+requests (CORS).
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import count
 
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route, Router
@@ -19,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from onepass.errors import MethodNotAllowedError, NotFoundError
 from onepass.service.http.auth import ADMIN, Tokens
 from onepass.service.http.context import Service
-from onepass.service.http.log import log
+from onepass.service.http.log import LOG, log
 from onepass.service.http.openapi import Endpoint
 from onepass.service.http.request import ServiceRequest
 from onepass.service.http.responses import ErrorResponses
@@ -45,7 +49,8 @@ def create_app(
     registry : ModelRegistry
         Learners to serve; the caller closes the registry.
     tokens : Tokens
-        Accepted tokens; without tokens, every local process may do everything.
+        Accepted tokens, and origins of other web pages; without tokens, every local process may do
+        everything.
     limits : Limits
         Limits of one request.
     default_model : str, optional
@@ -59,7 +64,15 @@ def create_app(
         paths.setdefault(endpoint.path, []).append(endpoint)
     routes = [Route(path, _Resource(service, endpoints)) for path, endpoints in paths.items()]
     router = Router(routes, redirect_slashes=False, default=_not_found)
-    return _Responses(router, service)
+    app: ASGIApp = _Responses(router, service)
+    if not tokens.origins:
+        return app
+    return CORSMiddleware(
+        app, list(tokens.origins), allow_methods=["*"], allow_headers=["*"], expose_headers=_EXPOSED
+    )
+
+
+_EXPOSED = ["X-Onepass-Version", "Idempotent-Replayed", "X-Request-Id", "Retry-After"]
 
 
 class _Resource:
@@ -113,6 +126,15 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     )
 
 
+def _log_request(scope: Scope, status: int, seconds: float) -> None:
+    fields = {
+        "method": scope["method"], "path": scope["path"][:200], "status": status,
+        "seconds": round(seconds, 6), "client": (scope.get("client") or ("",))[0],
+        "request_id": scope["onepass.request_id"].decode(),
+    }  # fmt: skip
+    LOG.debug("request", extra={"fields": fields})
+
+
 class _Responses:
     """Middleware that converts errors to responses, adds request ids and counts statuses."""
 
@@ -122,19 +144,22 @@ class _Responses:
             service.registry.folder
         )
         self._prefix, self._count = secrets.token_hex(4), count(1)  # of request ids
+        self._logs = LOG.isEnabledFor(logging.DEBUG)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         scope["onepass.request_id"] = request_id = self._request_id(scope)
-        started = False
+        started, began = False, time.perf_counter()
 
         def send_with_id(message: Message) -> Awaitable[None]:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
                 self._statuses[message["status"]] += 1
+                if self._logs:
+                    _log_request(scope, message["status"], time.perf_counter() - began)
                 message["headers"] += (
                     (b"x-content-type-options", b"nosniff"), (b"x-request-id", request_id),
                 )  # fmt: skip

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +22,7 @@ PREDICT, LEARN, ADMIN = "predict", "learn", "admin"
 
 _INCLUDES = {PREDICT: {PREDICT}, LEARN: {PREDICT, LEARN}, ADMIN: {PREDICT, LEARN, ADMIN}}
 _MIN_TOKEN = 16  # characters of a token
+_ORIGIN = re.compile(r"https?://[^/\s*?#@]+", re.IGNORECASE)
 _MAKE = "Generate a token with: openssl rand -hex 32"
 
 
@@ -33,7 +35,14 @@ class Tokens:
         Roles of each token.
     names : mapping of str to str, optional
         Names of tokens, for the log; by default the roles.
+
+    Attributes
+    ----------
+    origins : frozenset of str
+        Origins of other web pages that may send requests.
     """
+
+    origins: frozenset[str] = frozenset()
 
     def __init__(
         self, roles: Mapping[str, Iterable[str]], names: Mapping[str, str] | None = None
@@ -50,6 +59,23 @@ class Tokens:
     def replace(self, other: Tokens) -> None:
         """Accept the tokens of another object instead."""
         self._roles = other._roles
+
+    def allow(self, origins: Iterable[str]) -> None:
+        """Accept requests from web pages of other origins, such as ``https://app.example``.
+
+        Raises
+        ------
+        ParameterError
+            If an origin has another form.
+        """
+        for each in origins:
+            if not _ORIGIN.fullmatch(each):
+                raise ParameterError(
+                    "--allow-origin must be an origin such as https://app.example or "
+                    f"http://localhost:3000, without a path, got {each[:100]!r}. Pass the address "
+                    "of the page up to its port."
+                )
+        self.origins = frozenset(each.lower() for each in origins)
 
     def __bool__(self) -> bool:
         return bool(self._roles)
@@ -149,7 +175,7 @@ class Tokens:
         UnauthorizedError, ForbiddenError
         """
         if not self._roles:
-            reason = _foreign(fields.get(b"host"), fields.get(b"origin"))
+            reason = _foreign(fields.get(b"host"), fields.get(b"origin"), self.origins)
             if reason is not None:
                 raise ForbiddenError(reason)
         elif role is not None:
@@ -204,7 +230,7 @@ def check_safe(host: str, tokens: Tokens) -> None:
 
 
 @lru_cache(maxsize=256)
-def _foreign(host: bytes | None, origin: bytes | None) -> str | None:
+def _foreign(host: bytes | None, origin: bytes | None, origins: frozenset[str]) -> str | None:
     """Return why a request is not from this machine; None if it is."""
     try:
         name = None if host is None else urlsplit(f"//{host.decode('latin-1')}").hostname or ""
@@ -216,10 +242,13 @@ def _foreign(host: bytes | None, origin: bytes | None) -> str | None:
             "without tokens the header Host must be an address of this machine, such as 127.0.0.1 "
             "or localhost, got another host. Use such an address, or start the service with tokens."
         )
+    if origin is not None and origin.decode("latin-1").lower() in origins:
+        return None
     if page is not None and page.lower() != (host or b"").decode("latin-1").lower():
         return (
             "without tokens the header Origin must be that of the service, got another origin. "
-            "Send the request from the service's own page, or start the service with tokens."
+            "Send the request from the service's own page, or start the service with "
+            "--allow-origin or with tokens."
         )
     return None
 

@@ -1,5 +1,6 @@
 """Endpoints of metadata, status and administration, and the table of all endpoints."""
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -10,14 +11,15 @@ from msgspec import Meta
 from sklearn.base import is_classifier
 from starlette.responses import Response
 
-from onepass.errors import NotFoundError
+from onepass.errors import NotFoundError, ParameterError
 from onepass.models import pipelines
 from onepass.serialization import archive
-from onepass.serialization.models import from_contents
+from onepass.serialization.models import dumps, from_contents
 from onepass.service import page
 from onepass.service.http import rows
 from onepass.service.http.auth import ADMIN, LEARN, PREDICT
 from onepass.service.http.openapi import Endpoint, describe
+from onepass.service.http.reference import reference
 from onepass.service.http.request import ServiceRequest
 from onepass.service.http.responses import json_response
 from onepass.service.http.rows import ARROW, CSV, JSON, NDJSON, OCTETS, media_type
@@ -202,6 +204,12 @@ async def description(_: ServiceRequest) -> Response:
     return json_response(describe(ENDPOINTS, onepass_version()))
 
 
+async def api(_: ServiceRequest) -> Response:
+    """Return the description of the API for people."""
+    kind = "text/html; charset=utf-8"
+    return Response(reference(ENDPOINTS, onepass_version()), headers=page.HEADERS, media_type=kind)
+
+
 async def page_file(request: ServiceRequest) -> Response:
     """Return a file of the page."""
     file = page.file(request.path_params.get("file", "index.html"))
@@ -219,6 +227,7 @@ async def page_file(request: ServiceRequest) -> Response:
 
 _MODEL_FILE = "application/x-onepass"
 _FILE = "the model file"
+_VERSION_NUMBER = re.compile("[0-9]{1,18}")
 _SPECIFICATION = msgspec.json.Decoder(ModelSpecification)
 _ROLLBACK = msgspec.json.Decoder(Rollback)
 
@@ -254,6 +263,30 @@ async def retire(request: ServiceRequest) -> Response:
     return json_response(RetiredModel(name, path.name))
 
 
+async def model_file(request: ServiceRequest) -> Response:
+    """Return the file of a learner that ``op.load`` reads, by default of the current version."""
+    served, given = request.served, request.path_params.get("version")
+    if given is not None and not _VERSION_NUMBER.fullmatch(given):
+        raise ParameterError(
+            f"the version must be a number such as 12, got {given[:40]!r}. Choose a version from "
+            "the oldest snapshot that /state lists to the current one."
+        )
+    asked = None if given is None else int(given)
+
+    def stored() -> tuple[int, bytes]:
+        current, model = served.writer.call(
+            lambda: (served.durable.version, served.writer.copied(asked))
+        )
+        return current if asked is None else asked, dumps(model, _FILE)
+
+    version, body = await request.service.disk(stored)
+    headers = {
+        "X-Onepass-Version": str(version),
+        "Content-Disposition": f'attachment; filename="{served.name}-{version}.onepass"',
+    }
+    return Response(body, headers=headers, media_type=_MODEL_FILE)
+
+
 async def snapshot(request: ServiceRequest) -> Response:
     """Take a snapshot of a learner."""
     served = request.served
@@ -281,9 +314,8 @@ _LENGTH = {
     "schema": {"type": "string", "pattern": "^[0-9]+$"},
     "description": "Length in bytes of the JSON before the binary tensors.",
 }  # fmt: skip
-_X = {"name": "X", "shape": [2, 1], "datatype": "FP64", "data": [3.0, 4.0]}
-_Y = {"name": "y", "shape": [2], "datatype": "FP64", "data": [7.0, 9.0]}
 _ID = {"name": "id", "shape": [1], "datatype": "BYTES", "data": ["an id that infer returned"]}
+_RECORD = {"x": {"km": 3.0}, "y": 7.0}
 _ONE_Y = {"name": "y", "shape": [1], "datatype": "FP64", "data": [7.0]}
 
 _ROWS = {JSON: (v2.InferRequest, records.Record, list[records.Record]),
@@ -301,11 +333,11 @@ _INFER = (
 ENDPOINTS = [
     Endpoint("POST", f"{_MODEL}/learn", rows.learn, LEARN,
              "Learn rows; they are on disk when the response is sent.", _FOUND, _ROWS,
-             example={"inputs": [_X, _Y]}, headers=[_KEY, _LENGTH]),
+             example=_RECORD, headers=[_KEY, _LENGTH]),
     Endpoint("POST", f"{_MODEL}/infer", rows.infer, PREDICT, _INFER, _FOUND, _ROWS,
-             example={"inputs": [_X]}, headers=[_LENGTH]),
+             example={"x": _RECORD["x"]}, headers=[_LENGTH]),
     Endpoint("POST", f"{_VERSIONED}/infer", rows.infer, PREDICT, _INFER, _FOUND, _ROWS,
-             example={"inputs": [_X]}, headers=[_LENGTH]),
+             example={"x": _RECORD["x"]}, headers=[_LENGTH]),
     Endpoint("POST", f"{_MODEL}/labels", rows.learn_labels, LEARN,
              "Learn rows that infer stored, from their labels: columns id and y.", _FOUND, _ROWS,
              example={"inputs": [_ID, _ONE_Y]}, headers=[_LENGTH]),
@@ -340,6 +372,10 @@ ENDPOINTS = [
              {JSON: RetiredModel}),
     Endpoint("POST", "/v2/repository/models/{name}/load", reopen, ADMIN,
              "Reopen a learner that failed; a learner that can learn is unchanged.", _VERSION),
+    Endpoint("GET", f"{_MODEL}/file", model_file, ADMIN,
+             "The file of a learner, which op.load reads.", {_MODEL_FILE: bytes}),
+    Endpoint("GET", f"{_VERSIONED}/file", model_file, ADMIN,
+             "The file of a version since the oldest snapshot.", {_MODEL_FILE: bytes}),
     Endpoint("POST", f"{_MODEL}/snapshot", snapshot, ADMIN, "Take a snapshot.", _VERSION),
     Endpoint("POST", f"{_MODEL}/rollback", rollback, ADMIN,
              "Restore an earlier version.", _VERSION, {JSON: Rollback},
@@ -349,6 +385,7 @@ ENDPOINTS = [
     Endpoint("GET", "/metrics", metrics, PREDICT, "Metrics for Prometheus.", {_TEXT: str}),
     Endpoint("GET", "/openapi.json", description, None, "This description.",
              {JSON: dict[str, Any]}),
+    Endpoint("GET", "/docs", api, None, "This description, as a page.", {"text/html": str}),
     Endpoint("GET", "/", page_file, None, "The page.", {"text/html": str}),
     Endpoint("GET", "/page/{file}", page_file, None, "Files of the page.", {"*/*": bytes}),
 ]  # fmt: skip

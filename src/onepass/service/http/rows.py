@@ -184,6 +184,8 @@ async def _predict(
     form, decoded = await _decoded(request, learning=False, scoring=scoring, texts=texts)
     current, learner = served.frozen_copy(version)
     decoded.rows = replace(decoded.rows, X=_without_roles(learner, decoded.rows.X))
+    if served.schema is not None:
+        served.schema.check(decoded.rows.X, None)
     if _awaits_labels(decoded.parameters, allowed=not scoring):
         what = "infer with 'await_label', which stores rows"
         request.service.tokens.check(request.fields, LEARN, what)

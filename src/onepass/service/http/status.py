@@ -226,6 +226,8 @@ _FAMILIES: tuple[tuple[Any, str, str, tuple[str, ...], Callable[[ModelServer], _
     (CounterMetricFamily, "outliers",
      "Rows whose error exceeds six times the root mean square of earlier errors.", (),
      lambda s: {(): s.gauges.outliers}),
+    (CounterMetricFamily, "schema_violations", "Rows that do not conform to the schema.", (),
+     lambda s: {(): None if s.schema is None else s.schema.violations}),
     (GaugeMetricFamily, "rows_queued", "Rows queued to be learned.", (),
      lambda s: {(): s.queued}),
     (GaugeMetricFamily, "labels_pending", "Predicted rows that wait for their labels.", (),
