@@ -19,7 +19,7 @@ from schemathesis.specs.openapi import checks
 from onepass.service.http.openapi import describe
 from onepass.service.http.routes import ENDPOINTS
 
-NAMES = {"name": ["rls", "none"], "version": ["0", "1", "7"], "file": ["page.js", "none.js"]}
+NAMES = {"name": ["rls", "none"], "version": ["1", "7"], "file": ["page.js", "none.js"]}
 CHANGES = [("/v2/models/{name}", "put"), ("/v2/models/{name}", "delete")]  # of any name
 CHECKS = [
     not_a_server_error,
@@ -83,7 +83,9 @@ def test_responses_match_the_openapi_description(case: Any, server: Server, sess
     before = unchanging_state(server)
     headers = {"Authorization": f"Bearer {TOKEN}"}
     answer = case.call(base_url=server.url, session=session, headers=headers)
-    case.validate_response(answer, checks=CHECKS, headers=headers)
+    # each small number may be a version, so that none is invalid
+    excluded = [checks.negative_data_rejection] if "{version}" in case.operation.path else []
+    case.validate_response(answer, checks=CHECKS, excluded_checks=excluded, headers=headers)
     if answer.status_code == 201:  # so that the names that are there stay those of the description
         assert server.send("DELETE", answer.request.path_url)[0] == 200
     assert str(server.folder).encode() not in answer.content

@@ -261,17 +261,18 @@ class Pipeline(Composite):
 
     def frozen_copy(self) -> Any:
         """Return a copy for prediction that does not change when this pipeline learns."""
-        copied = copy.copy(self)
-        if self._is_started:
-            copied.learner_ = self.learner_.frozen_copy()
-        return copied
+        return self._with(self.learner_.frozen_copy()) if self._is_started else copy.copy(self)
 
     def __copy__(self) -> Self:
+        return self._with(copy.copy(self.learner_) if self._is_started else None)
+
+    def _with(self, learner: Any) -> Self:
+        """Return a copy with another fitted learner, None before fitting."""
         twin = object.__new__(type(self))
         twin.__dict__ = dict(self.__dict__)
-        if self._is_started:
+        if learner is not None:
             twin.features_ = [copy.copy(feature) for feature in self.features_]
-            twin.learner_ = copy.copy(self.learner_)
+            twin.learner_ = learner
         return twin
 
     @property

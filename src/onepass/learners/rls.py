@@ -506,9 +506,8 @@ class LeastSquares(Learner):
         own = dict(self.__dict__)  # at once: another thread may learn
         frozen.__dict__ = {key: value for key, value in own.items() if key not in out}
         if "rows_seen_" in own and "_frozen" not in own:
-            fit = self._fitted()
-            size = nbytes(self) - sum(part.nbytes for part in fit)
-            frozen.__dict__ |= {"_frozen": size, "_fit": fit}
+            size = sum(nbytes(own.get(name)) for name in out)
+            frozen.__dict__ |= {"_frozen": size, "_fit": self._fitted()}
             if "calibration_" in frozen.__dict__:
                 frozen.__dict__["calibration_"] = frozen.__dict__["calibration_"].copy()
         return frozen

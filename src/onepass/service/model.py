@@ -86,6 +86,11 @@ def learn_block(learner: Learner | Pipeline, block: Rows) -> Array:
     block : Rows
     """
     named: dict[str, Any] = block.keywords
+    if len(block) == 1 and block.y is not None:  # most requests
+        row = _only_row(block.X)
+        predicted = np.asarray(learner.predict_one(row))[None]
+        learner.learn_one(row, block.y[0], **{name: part[0] for name, part in named.items()})
+        return predicted
     predicted: Array = learner.test_then_train(block.X, block.y, **named)
     return predicted
 
@@ -98,11 +103,17 @@ def predict_rows(learner: Learner | Pipeline, X: TableLike) -> Array:
     learner : learner or Pipeline
     X : array-like of shape (n, d), frame, Table, or sequence of dicts
     """
+    if isinstance(X, (np.ndarray, Table)) and len(X) == 1:
+        return np.asarray(learner.predict_one(_only_row(X)))[None]
     try:
         return np.asarray(learner.predict(X))
     except NotFittedError:
         with calling(f"{type(learner).__name__}.predict"):
             return _initial(learner, read_rows(X, None).X)
+
+
+def _only_row(X: Array | Table) -> Any:
+    return X.row(0) if isinstance(X, Table) else X[0]
 
 
 def _initial(learner: Learner | Pipeline, X: Array | Table) -> Array:
