@@ -261,7 +261,8 @@ class _Models(Collector):
         requests = CounterMetricFamily(
             "onepass_requests", "Requests by status.", labels=("status",)
         )
-        for status, count in sorted(self._statuses.items()):
+        # failures from zero on: increase() does not see the first value of a new series
+        for status, count in sorted({500: 0, 503: 0, 507: 0, **self._statuses}.items()):
             requests.add_metric((str(status),), count)
         durations = Metric("onepass_request_seconds", "Duration of requests.", "histogram")
         for served in self._registry:
