@@ -59,12 +59,21 @@ def test_dashboard_has_the_fields_that_grafana_imports() -> None:
 def test_expressions_select_the_model_by_a_variable() -> None:
     variables = {each["name"]: each for each in DASHBOARD["templating"]["list"]}
     assert variables["model"]["definition"] == "label_values(onepass_ready, model)"
-    of_models = [each for each in EXPRESSIONS if "onepass_requests_total" not in each]
+    of_models = [each for each in EXPRESSIONS if not re.search("onepass_requests|process_", each)]
     assert all('model=~"$model"' in each for each in of_models)
 
 
+def test_panels_show_the_metrics(metrics: dict[str, set[str]]) -> None:
+    shown = " ".join(EXPRESSIONS)
+    names = {re.sub("_(bucket|count|sum)$", "", name) for name in metrics}
+    assert {name for name in names if name not in shown} == {
+        "onepass_blocks_learned_total", "process_start_time_seconds",
+        "process_virtual_memory_bytes",
+    }  # fmt: skip
+
+
 def test_metrics_and_labels_of_expressions_exist(metrics: dict[str, set[str]]) -> None:
-    used = {name for each in EXPRESSIONS for name in re.findall(r"\bonepass_\w+", each)}
+    used = {name for each in EXPRESSIONS for name in re.findall(r"\b(?:onepass|process)_\w+", each)}
     assert used <= metrics.keys()
     assert len(used) > 12
     for each in EXPRESSIONS:
