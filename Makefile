@@ -14,10 +14,11 @@ QUIETLY := --quiet --no-compile
 # that tests start would compile the library again.
 JOBS ?= 3
 
-# Debian packages of programs that tests start: a browser and Redis. If a program is missing, its
-# tests are skipped; if CI is set, missing programs are installed first, so that no test is skipped.
+# Debian packages of programs that tests start: a browser, Redis and Prometheus. If a program is
+# missing, its tests are skipped; if CI is set, it is installed first, so that no test is skipped.
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 MISSING = $(if $(shell command -v redis-server 2>/dev/null),,redis-server) \
+	$(if $(shell command -v prometheus 2>/dev/null),,prometheus) \
 	$(if $(strip $(foreach each,$(BROWSERS),$(shell command -v $(each) 2>/dev/null))),,chromium)
 
 .PHONY: help run test test-all programs pytest check format sanitize core-test core-test-aarch64 wheel engines bench bench-compare peers clean
@@ -53,7 +54,7 @@ test-all: export ONEPASS_TEST_ALL := 1
 test-all: test  ## run make test with all parameters of the tests that draw some of them
 
 SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
-programs:  ## install chromium and redis-server for the tests, if they are missing
+programs:  ## install chromium, redis-server and prometheus for the tests, if they are missing
 	@test -z '$(strip $(MISSING))' || { echo 'Installing $(strip $(MISSING)).' && \
 		$(SUDO) apt-get update -qq && \
 		$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -qq $(MISSING) >/dev/null; }

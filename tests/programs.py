@@ -5,6 +5,7 @@ import shutil
 
 _NAMES = {
     "a browser": ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
+    "Prometheus": ("prometheus",),
     "Redis": ("redis-server",),
 }
 
@@ -14,7 +15,7 @@ def program(what: str) -> str | None:
 
     Parameters
     ----------
-    what : {"a browser", "Redis"}
+    what : {"a browser", "Prometheus", "Redis"}
     """
     if os.name != "posix":
         return None
