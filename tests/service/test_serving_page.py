@@ -1,10 +1,12 @@
 """Code of docs/serving.md, http.md and operating.md: curl, clients, tokens and TLS."""
 
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +87,36 @@ def test_token_and_tls_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         exec(shown, names)  # noqa: S102  our own page
         with names["client"] as client:
             assert client.learn("rls", [{"km": 1.0}], [1.0]).version == 1
+
+
+@pytest.mark.parametrize("service", ["stopped", "running"])
+def test_backup_and_restore_examples_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, service: str
+) -> None:
+    program = tmp_path / "bin" / "onepass"
+    program.parent.mkdir()
+    command = [sys.executable, "-c", "import sys; from onepass.cli import main; sys.exit(main())"]
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    (backup,) = blocks(OPERATING, "", "onepass backup")
+    (restore,) = blocks(OPERATING, "", "onepass verify")
+    with Server(tmp_path / "served", "rls") as server:
+        learn = ("POST", "/v2/models/rls/learn", {"x": {"km": 1}, "y": 2})
+        assert server.send(*learn)[0] == 200
+        subprocess.run(["sh", "-ec", backup], cwd=tmp_path, check=True)  # noqa: S603, S607
+        assert server.send(*learn)[0] == 200
+        if service == "stopped":
+            server.kill()
+            subprocess.run(["sh", "-ec", restore], cwd=tmp_path, check=True)  # noqa: S603, S607
+            server.start()
+        else:
+            assert server.send("DELETE", "/v2/models/rls")[0] == 200
+            copy = restore[restore.index("cp ") :]
+            subprocess.run(["sh", "-ec", copy], cwd=tmp_path, check=True)  # noqa: S603, S607
+            assert server.send("POST", "/v2/repository/models/rls/load")[0] == 200
+        (model,) = server.send("GET", "/state")[1]["models"]
+        assert (model["ready"], model["rows_seen"]) == (True, 1)
 
 
 def test_protocol_examples_run(tmp_path: Path) -> None:
