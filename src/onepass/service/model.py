@@ -88,9 +88,9 @@ def learn_block(learner: Learner | Pipeline, block: Rows) -> Array:
     named: dict[str, Any] = block.keywords
     if len(block) == 1 and block.y is not None:  # most requests
         row = _only_row(block.X)
-        predicted = np.asarray(learner.predict_one(row))[None]
+        found = np.asarray(learner.predict_one(row))[None]
         learner.learn_one(row, block.y[0], **{name: part[0] for name, part in named.items()})
-        return predicted
+        return found
     predicted: Array = learner.test_then_train(block.X, block.y, **named)
     return predicted
 
