@@ -157,26 +157,71 @@ def named_coefficients(model: Any) -> dict[str, Any]:
         By feature, or by output and feature: a dict of ``value`` and, for recursive least squares
         and once it is finite, ``standard_error``.
     """
-    learner = getattr(model, "learner", model)
-    steps = getattr(model, "features", [])
-    if not getattr(learner, "rows_seen_", 0) or not hasattr(learner, "coef_"):
+    values, features, outputs = _coefficients(model)
+    if not values.size:
         return {}
-    values = np.atleast_2d(learner.coef_)
-    errors = np.atleast_2d(getattr(learner, "coef_std_", np.full(values.shape, np.nan)))
-    names = getattr(learner, "feature_names_in_", [f"x{j}" for j in range(values.shape[1])])
-    names = steps[-1].get_feature_names_out() if steps else names
+    errors = _standard_errors(model, values)
     rows = [
         {
             str(name): {"value": float(value)}
             | ({"standard_error": float(std)} if math.isfinite(std) else {})
-            for name, value, std in zip(names, *each, strict=True)
+            for name, value, std in zip(features, *each, strict=True)
         }
         for each in zip(values, errors, strict=True)
     ]
-    outputs = getattr(learner, "classes_", range(len(rows)))
-    return (
-        rows[0] if len(rows) == 1 else dict(zip(validation.label_names(outputs), rows, strict=True))
-    )
+    return dict(zip(outputs, rows, strict=True)) if len(rows) > 1 else rows[0]
+
+
+def largest_coefficients(
+    model: Any, limit: int
+) -> tuple[int, int, list[tuple[str, str | None, float, float | None]]]:
+    """Coefficients with the largest absolute values, as ``named_coefficients``.
+
+    Parameters
+    ----------
+    model : learner or Pipeline
+    limit : int
+        Maximum number of coefficients.
+
+    Returns
+    -------
+    outputs, features : int
+    coefficients : list of tuple
+        Feature, output (None if there is one), value, and standard error (None without one).
+    """
+    values, names, outputs = _coefficients(model)
+    c, d = values.shape
+    errors = _standard_errors(model, values)
+    order = np.argsort(-np.abs(values), axis=None, kind="stable")[:limit]
+    found = [
+        (
+            str(names[j]),
+            str(outputs[i]) if c > 1 else None,
+            float(values[i, j]),
+            float(errors[i, j]) if math.isfinite(errors[i, j]) else None,
+        )
+        for i, j in zip(*np.unravel_index(order, values.shape), strict=True)
+    ]
+    return c, d, found
+
+
+def _coefficients(model: Any) -> tuple[Floats, Any, list[Any]]:
+    """Coefficients (c, d), names of features and of outputs; (0, 0) if a model has none."""
+    learner = getattr(model, "learner", model)
+    steps = getattr(model, "features", [])
+    if not getattr(learner, "rows_seen_", 0) or not hasattr(learner, "coef_"):
+        return np.empty((0, 0)), [], []
+    values = np.atleast_2d(learner.coef_)
+    names = getattr(learner, "feature_names_in_", [f"x{j}" for j in range(values.shape[1])])
+    names = steps[-1].get_feature_names_out() if steps else names
+    outputs = getattr(learner, "classes_", range(len(values)))
+    return values, names, validation.label_names(outputs) if len(values) > 1 else []
+
+
+def _standard_errors(model: Any, values: Floats) -> Floats:
+    """Standard errors (c, d) of coefficients; NaN if the learner has none."""
+    learner = getattr(model, "learner", model)
+    return np.atleast_2d(getattr(learner, "coef_std_", np.full(values.shape, np.nan)))
 
 
 def _sklearn_shape(learner: Any, rows: Floats) -> Any:
