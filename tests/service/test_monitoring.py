@@ -60,7 +60,7 @@ def test_points_of_a_curve_have_the_times_of_learning(monkeypatch: pytest.Monkey
     monkeypatch.setattr(time, "time", lambda: float(next(times)))
     for _ in range(3):
         gauges.learned(Rows(np.zeros((2, 1)), np.ones(2)), np.zeros(2))
-    assert [at for *_, at in gauges.prequential_error()["curve"]] == [100.0, 101.0, 102.0]
+    assert [at for *_, at, _ in gauges.prequential_error()["curve"]] == [100.0, 101.0, 102.0]
 
 
 @pytest.mark.parametrize("size", [1, 3, 128, 5000])
@@ -284,6 +284,100 @@ def test_metrics_of_classifiers_and_rates(monkeypatch: pytest.MonkeyPatch) -> No
     gauges.refuse(2, "why" * 1000)
     assert (gauges.rows_refused, len(gauges.refused[0]["why"])) == (2, 1000)
     assert Gauges(op.Perceptron(), window=3).prequential_error()["all"] is None
+
+
+def test_baseline_and_r2(tmp_path: Path) -> None:
+    """The mean of all earlier targets, over the same rows, also over a restart."""
+    X, y = stream(300)
+    held, gauges, metrics_file = durable(tmp_path)
+    with held:
+        for i in range(0, 150, 3):
+            held.learn(X[i : i + 3], y[i : i + 3])
+        metrics_file.write(gauges)
+    again, gauges, _ = durable(tmp_path)
+    with again:
+        again.learn(X[150:], y[150:])
+    means = np.concatenate([[0.0], np.cumsum(y)[:-1] / np.arange(1, 300)])
+    baseline = np.abs(y - means)
+    found = gauges.prequential_error()
+    assert found["baseline"] == {
+        "name": "mean of earlier targets",
+        "all": pytest.approx(baseline.mean()),
+        "window": pytest.approx(baseline[-50:].mean()),
+    }
+    rows, *_, at_point = found["curve"][40]
+    assert at_point == pytest.approx(baseline[max(rows - 50, 0) : rows].mean())
+    predictions = op.RLSRegressor(ridge=1e-3).test_then_train(X, y)
+    last = y[-50:]
+    share = ((last - predictions[-50:]) ** 2).sum() / ((last - last.mean()) ** 2).sum()
+    assert found["r2"] == pytest.approx(1 - share)
+    assert "curve" not in gauges.prequential_error(curve=False)
+
+
+def test_baseline_of_a_classifier_begins_again_with_other_labels() -> None:
+    gauges = Gauges(op.Perceptron(), window=4)
+    gauges.resume(None, 0)
+    assert gauges.prequential_error()["baseline"]["all"] is None
+    for label in ["a", "b", "b", "b", "a"]:
+        y = np.array([label], dtype=object)
+        gauges.learned(Rows(np.zeros((1, 1)), y), y)
+    found = gauges.prequential_error()
+    assert (found["r2"], found["baseline"]) == (
+        None,
+        {"name": "most frequent earlier label", "all": 0.4, "window": 0.5},
+    )
+    gauges.learned(Rows(np.zeros((1, 1)), np.array([3])), np.array([3]))
+    assert gauges.prequential_error()["baseline"]["all"] is None
+    for _ in range(2):
+        gauges.learned(Rows(np.zeros((1, 1)), np.array([3])), np.array([3]))
+    assert gauges.prequential_error()["baseline"]["all"] == 0.5
+
+
+def test_recent_time_has_more_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A month of a row a minute: 150 points of the last hour, day and week, over a restart."""
+    gauges = Gauges(op.RLSRegressor(), window=10)
+    gauges.resume(None, 0)
+    month, one = 30 * 24 * 60, np.ones(1)
+    now = [0.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    for i in range(month):
+        now[0] = 60.0 * i
+        gauges.learned(Rows(one[:, None], one), np.zeros(1))
+    metrics_file = MetricsFile(tmp_path / "m.gauges")
+    metrics_file.write(gauges)
+    again = Gauges(op.RLSRegressor(), window=10)
+    metrics_file.read(again, month)
+    curve = again.prequential_error()["curve"]
+    assert curve == gauges.prequential_error()["curve"]
+    assert curve == sorted(curve)
+    times = np.array([at for *_, at, _ in curve])
+    counts = [int((times >= now[0] - hours * 3600).sum()) for hours in (1, 24, 7 * 24, 30 * 24)]
+    assert counts[0] >= 60  # each minute
+    assert counts[1] >= counts[0] + 120
+    assert counts[2] >= counts[1] + 100
+    assert counts[3] <= 400 + 3 * 150
+
+
+def test_refusals_are_grouped_by_reason(tmp_path: Path) -> None:
+    gauges = Gauges(op.RLSRegressor())
+    gauges.resume(None, 0)
+    for row in range(30):
+        gauges.refuse(2, f"column 'km' must contain numbers, got text: 'x' in row {row}.")
+        gauges.refuse(1, f"column 'km' must contain numbers, got text: '{row}-y' in row 0.")
+        gauges.refuse(1, "column 'road' must contain numbers, got text: 'x' in row 0.")
+    metrics_file = MetricsFile(tmp_path / "m.gauges")
+    metrics_file.write(gauges)
+    again = Gauges(op.RLSRegressor())
+    metrics_file.read(again, 0)
+    assert again.refused == gauges.refused
+    again.refuse(5, "column 'km' must contain numbers, got text: '7' in row 7.")
+    road, km = again.refused
+    assert (road["times"], road["rows"]) == (30, 30)
+    assert (km["times"], km["rows"], km["why"][-6:]) == (61, 95, "row 7.")
+    assert road["first"] <= road["at"] <= km["at"]
+    for i in range(26):
+        again.refuse(1, f"reason {chr(97 + i)}")
+    assert [each["why"][-1] for each in again.refused] == list("ghijklmnopqrstuvwxyz")
 
 
 def test_latency_quantiles_are_interpolated_in_the_histogram() -> None:

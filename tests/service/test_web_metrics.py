@@ -53,6 +53,11 @@ def test_state_and_prometheus_metrics_of_a_stream(server: Server) -> None:
     assert "features" in model["refused"][0]["why"]
     if _river():
         assert 500 < model["drift"][0]["rows"] <= 600
+    error = model["prequential_error"]
+    means = np.concatenate([[0.0], np.cumsum(answers)[:-1] / np.arange(1, 600)])
+    baseline = np.abs(np.array(answers) - means)
+    assert error["baseline"]["all"] == pytest.approx(baseline.mean(), rel=1e-9)
+    assert error["baseline"]["window"] == pytest.approx(baseline[-40:].mean(), rel=1e-9)
     parser = pytest.importorskip("prometheus_client.parser")
     time.sleep(1.1)  # the exposition is cached for a second
     status, text, headers = server.send("GET", "/metrics")
@@ -73,6 +78,9 @@ def test_state_and_prometheus_metrics_of_a_stream(server: Server) -> None:
     assert (
         value("prequential_error", over="window", **measure) == model["prequential_error"]["window"]
     )
+    for over in ("all", "window"):
+        assert value("baseline_error", over=over, **measure) == error["baseline"][over]
+    assert value("r2") == error["r2"]
     assert value("rows_learned", "_total") == 600
     assert value("rows_predicted", "_total") == 600
     assert value("rows_refused", "_total") == 1
@@ -83,3 +91,40 @@ def test_state_and_prometheus_metrics_of_a_stream(server: Server) -> None:
     assert value("request_seconds", "_bucket", verb="learn", le="+Inf") == 60
     assert 0 < model["latency"]["learn"]["p50"] < 5
     assert all(each.documentation for each in families.values())
+
+
+def test_state_has_the_curves_of_some_models(server: Server) -> None:
+    server.send("PUT", "/v2/models/other", {"model": "rls"})
+    for query, names in (("", {"rls", "other"}), ("?curves=rls", {"rls"}), ("?curves=x", set())):
+        models = server.send("GET", f"/state{query}")[1]["models"]
+        for part in ("prequential_error", "rates"):
+            assert {each["name"] for each in models if "curve" in each[part]} == names
+
+
+def test_coefficients(server: Server) -> None:
+    server.send("PUT", "/v2/models/linear", {"model": "rls", "settings": {"rls.forgetting": 1.0}})
+    path = "/v2/models/linear/coefficients"
+    empty = {"name": "linear", "version": "0", "features": 0, "outputs": 0, "coefficients": []}
+    assert server.send("GET", path)[1] == empty
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 30))
+    w = np.arange(30.0) * np.where(np.arange(30) % 2, 1, -1)
+    server.send("POST", "/v2/models/linear/learn", rows(X, (X @ w + rng.normal(size=200)).tolist()))
+    found = server.send("GET", path)[1]
+    assert (found["version"], found["features"], found["outputs"]) == ("1", 30, 1)
+    assert [each["feature"] for each in found["coefficients"]] == [
+        f"x{i}" for i in range(29, 9, -1)
+    ]
+    for each in found["coefficients"]:
+        assert each["output"] is None
+        error = each["standard_error"]
+        assert 0.05 < error < 0.2
+        assert abs(each["value"]) == pytest.approx(int(each["feature"][1:]), rel=0.2)  # scaled
+    server.send("PUT", "/v2/models/labels", {"model": "sgd", "task": "classification"})
+    body = [{"x": {"km": float(i)}, "y": "abc"[i % 3]} for i in range(30)]
+    assert server.send("POST", "/v2/models/labels/learn", body)[0] == 200
+    found = server.send("GET", "/v2/models/labels/coefficients")[1]
+    assert (found["features"], found["outputs"]) == (1, 3)
+    assert {each["output"] for each in found["coefficients"]} == set("abc")
+    assert {each["standard_error"] for each in found["coefficients"]} == {None}
+    assert server.send("GET", "/v2/models/none/coefficients")[0] == 404

@@ -4,6 +4,12 @@ Rows are counted when they are learned. The prequential error is computed as in
 :mod:`onepass.evaluate`: each row is predicted before it is learned. Durations of requests are
 stored in a Prometheus histogram.
 
+The baseline is that of :mod:`onepass.evaluate.naive`: it predicts the mean or the most frequent
+label of all earlier rows, and learns each row after its prediction. R² compares the squared error
+over the last rows with that of their mean.
+
+The curve has few points of the whole stream, and more of the last hour, day and week.
+
 Drift detectors are objects of other libraries, which are updated with the error of each row. A
 detector that raises is disabled and reported in ``error``; the other detectors continue.
 
@@ -17,10 +23,12 @@ missing, ahead of its learner or in another format is ignored, and counting star
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain, groupby
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -32,10 +40,12 @@ from sklearn.base import is_classifier
 from onepass.errors import OnepassError, OutlierError
 from onepass.evaluate.curves import RollingMetrics
 from onepass.evaluate.drift import counts_mistakes
-from onepass.evaluate.metrics import METRICS
+from onepass.evaluate.metrics import METRICS, R2
+from onepass.evaluate.naive import Majority, RunningMean
 from onepass.serialization import archive
 from onepass.serialization.atomic import atomic_write
 from onepass.service.model import predict_rows
+from onepass.serialization.codec import from_state, state_dict
 from onepass.types import Array
 from onepass.validation.rows import Rows
 
@@ -80,7 +90,7 @@ class DriftMonitor:
         """Return whether each detector is active, by name."""
         return dict.fromkeys(self._detectors, True) | dict.fromkeys(self._failed, False)
 
-    def add(self, rows: int, errors: Array, at: float, *, replayed: bool = False) -> None:
+    def add(self, rows: int, errors: Array, times: Array, *, replayed: bool = False) -> None:
         """Update the detectors with the errors of some rows, and record their alarms.
 
         Parameters
@@ -89,8 +99,8 @@ class DriftMonitor:
             Number of earlier rows.
         errors : ndarray of shape (n,)
             Error of each row, at least 0; errors that are not finite are skipped.
-        at : float
-            Time at which the rows were learned, in seconds since 1970.
+        times : ndarray of shape (n,)
+            Time at which each row was learned, in seconds since 1970.
         replayed : bool
             Whether the rows were counted before a restart, so that alarms are not recorded again.
         """
@@ -98,7 +108,7 @@ class DriftMonitor:
         if alarms and not replayed:
             self.alarms += len(alarms)
             for i, name in sorted(alarms):
-                self.marks.append({"rows": rows + i + 1, "at": at, "detector": name})
+                self.marks.append({"rows": rows + i + 1, "at": float(times[i]), "detector": name})
 
     def _alarms(self, name: str, errors: Array) -> Iterator[int]:
         """Update one detector, and yield the rows at which it detects drift."""
@@ -122,10 +132,19 @@ _METRICS = {
     "regression": ("mae", "mean absolute error"),
     "classification": ("accuracy", "accuracy"),
 }
-_MAX_POINTS = 400  # points of a curve
+_BASELINES: dict[str, tuple[type[Learner], str]] = {
+    "regression": (RunningMean, "mean of earlier targets"),
+    "classification": (Majority, "most frequent earlier label"),
+}
+_ROWS = 1000  # rows of a call of the baseline, which needs memory for each row and class
+_MAX_POINTS = 400  # points of the curve of the whole stream
+_RECENT = (3600.0, 86400.0, 7 * 86400.0)  # time spans with more points, in seconds
+_RECENT_POINTS = 150  # points of such a span
 _OUTLIER = 6.0  # an outlier's error exceeds this many root mean square errors
 _SECONDS = 120  # length of the curve of rates
-_MAX_REFUSED = 20  # stored refusals
+_MAX_REFUSED = 20  # reasons of refusals
+_VARYING = re.compile(r"(?<= got )[^'.]*'[^']*'|[^\s'\"`]*\d[^\s'\"`]*")
+"""Matches what differs between refusals of one reason: values, and words with digits."""
 _BUCKETS = (
     0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
     1.0, 2.5, 5.0, 10.0,
@@ -137,7 +156,7 @@ def task_of(learner: Learner | Pipeline) -> str:
     return "classification" if is_classifier(learner) else "regression"
 
 
-_BLOCKS = 64  # learned blocks counted at once
+_BLOCKS = 64  # learned blocks counted at once; a block of many rows is counted immediately
 _COUNTS = {
     "rows": "_rows", "seen": "_seen", "stride": "_stride", "squares": "_squares",
     "outliers": "_outliers", "rows_refused": "rows_refused", "predicted_rows": "predicted_rows",
@@ -161,8 +180,6 @@ class Gauges:
     durations : Histogram
         Durations of requests since the start in seconds, by ``verb``.
     predicted_rows, rows_refused : int
-    refused : deque of dict
-        Last refusals: ``at``, in seconds since 1970; ``rows``, their number; and ``why``.
     """
 
     def __init__(
@@ -175,9 +192,12 @@ class Gauges:
         self._task, self._window = task_of(learner), window
         self._metric, self._label = _METRICS[self._task]
         self._tracking = Lock()  # guards errors and drift; detectors may be slow
-        self._tally = self._new_tally()
-        self._curve: list[list[Any]] = []  # rows, all, window, time
+        self._tally, self._baseline_tally = self._new_tally(), self._new_tally()
+        self._baseline: Any = _BASELINES[self._task][0]()
+        self._curve: list[list[Any]] = []  # rows, all, window, time, window of the baseline
+        self._recent = [deque[list[Any]](maxlen=_RECENT_POINTS) for _ in _RECENT]  # such points
         self._stride = 1  # rows between two points of the curve
+        self._values: tuple[int, dict[str, Any]] = (-1, {})  # errors after a number of rows
         self._squares = 0.0
         self._replayed: list[tuple[Array, Array]] | None = []  # None after `resume`
         # learned blocks and their times, counted in groups, as counting delays requests
@@ -187,7 +207,7 @@ class Gauges:
         self._lock = Lock()  # guards the other attributes
         self._rates: deque[list[int]] = deque(maxlen=_SECONDS + 1)  # second, learned, predicted
         self.rows_refused = self.predicted_rows = 0
-        self.refused: deque[dict[str, Any]] = deque(maxlen=_MAX_REFUSED)
+        self._refused: dict[str, dict[str, Any]] = {}  # by reason, in the order of the last time
         self.durations = Histogram(
             "onepass_request_seconds", "Duration of requests.", ["verb"],
             registry=None, buckets=_BUCKETS,
@@ -211,7 +231,7 @@ class Gauges:
                 return
             self._uncounted.append((y, predictions, time.time()))
             self._rate(1, len(y))
-        if len(self._uncounted) >= _BLOCKS:
+        if len(self._uncounted) >= _BLOCKS or len(y) >= _ROWS:
             self.count()
 
     def count(self) -> None:
@@ -219,9 +239,8 @@ class Gauges:
         with self._tracking:
             with self._lock:
                 blocks, self._uncounted = self._uncounted, []
-            for y, predictions, at in blocks:
-                self._add(y, predictions, at)
-                self._seen += len(y)
+            self._add(blocks)
+            self._seen += sum(len(y) for y, *_ in blocks)
 
     @property
     def seen(self) -> int:
@@ -290,10 +309,28 @@ class Gauges:
         self._learn.observe(seconds)
 
     def refuse(self, rows: int, why: str) -> None:
-        """Count rejected rows, and store the reason."""
+        """Count rejected rows, also by reason, in which numbers and values may differ."""
+        at, why = time.time(), why[:1000]
+        reason = _VARYING.sub("#", why)
         with self._lock:
             self.rows_refused += rows
-            self.refused.append({"at": time.time(), "rows": rows, "why": why[:1000]})
+            former = self._refused.pop(reason, {"first": at, "times": 0, "rows": 0})
+            self._refused[reason] = {
+                "at": at, "first": former["first"], "times": former["times"] + 1,
+                "rows": former["rows"] + rows, "why": why,
+            }  # fmt: skip
+            if len(self._refused) > _MAX_REFUSED:
+                del self._refused[next(iter(self._refused))]
+
+    @property
+    def refused(self) -> list[dict[str, Any]]:
+        """Refusals by reason, the last one last.
+
+        ``first`` and ``at`` are their first and last time in seconds since 1970, ``times`` and
+        ``rows`` their numbers, and ``why`` the text of the last one.
+        """
+        with self._lock:
+            return list(self._refused.values())
 
     def _rate(self, column: int, rows: int) -> None:
         second = int(time.monotonic())
@@ -301,25 +338,54 @@ class Gauges:
             self._rates.append([second, 0, 0])
         self._rates[-1][column] += rows
 
-    def _add(self, y: Array, predictions: Array, at: float) -> None:
-        """Count a block, and add a point to the curve if it passes a multiple of the stride."""
-        before = self._rows // self._stride
-        self._count(y, predictions, at)
-        if self._rows // self._stride > before:
-            self._curve.append([self._rows, *self._errors(), at])
-        if len(self._curve) > _MAX_POINTS:
-            while (
-                self._rows // self._stride > _MAX_POINTS // 2
-            ):  # blocks may be longer than the stride
-                self._stride *= 2
-            by_stride = {point[0] // self._stride: point for point in self._curve}
-            self._curve = list(by_stride.values())
+    def _add(self, blocks: Sequence[tuple[Array, Array, float]]) -> None:
+        """Count blocks; those of equal types as one, which takes a fraction of the time."""
+        for _, group in groupby(blocks, lambda b: (b[0].dtype, b[1].dtype, b[0].shape[1:])):
+            ys, predictions, times = zip(*group, strict=True)
+            lengths = [len(y) for y in ys]
+            points = self._new_points(np.cumsum(lengths).tolist(), times)
+            self._count(
+                np.concatenate(ys), np.concatenate(predictions), np.repeat(times, lengths), points
+            )
+            if len(self._curve) > _MAX_POINTS:
+                while (
+                    self._rows // self._stride > _MAX_POINTS // 2
+                ):  # blocks may be longer than the stride
+                    self._stride *= 2
+                by_stride = {point[0] // self._stride: point for point in self._curve}
+                self._curve = list(by_stride.values())
 
-    def _count(self, y: Array, predictions: Array, at: float) -> None:
-        """Update the error, the outliers and the detectors with rows."""
-        self._tally.add(y, predictions)
+    def _new_points(self, ends: Sequence[int], times: Sequence[float]) -> dict[int, list[Any]]:
+        """Add points after some blocks, whose values follow; return them by the blocks' ends.
+
+        The curve has a point where the number of rows passes a multiple of the stride.
+        """
+        points, before = {}, self._rows // self._stride
+        for end, at in zip(ends, times, strict=True):
+            strides = (self._rows + end) // self._stride
+            curves: list[Any] = [
+                recent
+                for recent, span in zip(self._recent, _RECENT, strict=True)
+                if not recent or at - recent[-1][3] >= span / _RECENT_POINTS
+            ] + [self._curve] * (strides > before)
+            before = strides
+            if curves:
+                points[end] = [self._rows + end, None, None, at, None]
+            for curve in curves:
+                curve.append(points[end])
+        return points
+
+    def _count(
+        self, y: Array, predictions: Array, times: Array, points: Mapping[int, list[Any]]
+    ) -> None:
+        """Update the errors, the outliers and the detectors with rows; set the points' values."""
+        ends = list(points)
+        overall, recent = self._tally.add(y, predictions, ends, ends)
+        baseline = self._count_baseline(y, ends)
+        for point, *values in zip(points.values(), overall, recent, baseline, strict=True):
+            point[1], point[2], point[4] = (each[self._metric] for each in values)
         errors = self._row_errors(y, predictions, np.abs)
-        self._drift.add(self._rows, errors, at)
+        self._drift.add(self._rows, errors, times)
         if self._task == "regression":
             for row, error in enumerate(errors.tolist(), self._rows):
                 square, limit = error * error, _OUTLIER**2 * self._squares / max(row, 1)
@@ -328,6 +394,18 @@ class Gauges:
                     square = limit  # so that one outlier does not hide the next
                 self._squares += square
         self._rows += len(y)
+
+    def _count_baseline(self, y: Array, ends: Sequence[int]) -> list[dict[str, float | None]]:
+        """Update the baseline with rows; return its errors over the last rows after some rows."""
+        parts = [y[i : i + _ROWS] for i in range(0, len(y), _ROWS)]
+        try:
+            predictions = [
+                self._baseline.test_then_train(np.zeros((len(part), 1)), part) for part in parts
+            ]
+        except OnepassError:  # other targets, after a rollback: the baseline begins again
+            self._baseline, self._baseline_tally = type(self._baseline)(), self._new_tally()
+            return [{self._metric: None}] * len(ends)
+        return self._baseline_tally.add(y, np.concatenate(predictions), (), ends)[1]
 
     def _row_errors(
         self, y: Array, predictions: Array, measure: Callable[[Array], Array] = np.asarray
@@ -346,8 +424,11 @@ class Gauges:
         with self._tracking, self._lock:
             return {
                 "task": self._task, "window": self._window, "tally": self._tally.state(),
-                "curve": list(self._curve), "drift": list(self._drift.marks),
-                "alarms": self._drift.alarms, "refused": list(self.refused),
+                "baseline": state_dict(self._baseline, "metrics"),
+                "baseline_tally": self._baseline_tally.state(), "curve": list(self._curve),
+                "recent": [list(points) for points in self._recent],
+                "drift": list(self._drift.marks), "alarms": self._drift.alarms,
+                "refused": list(self._refused.values()),
                 **{name: getattr(self, attribute) for name, attribute in _COUNTS.items()},
             }  # fmt: skip
 
@@ -369,7 +450,9 @@ class Gauges:
                 self._seen - seen + sum(len(y) for y, _ in replayed)
             )  # replayed rows that the state includes
             for y, predictions in replayed:
-                self._add(y[max(counted, 0) :], predictions[max(counted, 0) :], time.time())
+                if counted < len(y):
+                    new = slice(max(counted, 0), None)
+                    self._add([(y[new], predictions[new], time.time())])
                 counted -= len(y)
             self._seen = seen
 
@@ -378,30 +461,65 @@ class Gauges:
         if (state["task"], state["window"]) != (self._task, self._window) or state["seen"] > seen:
             return
         counts = {attribute: state[name] for name, attribute in _COUNTS.items()}
-        curve = [list(point) for point in state["curve"]]
-        refused, drift, alarms = list(state["refused"]), list(state["drift"]), state["alarms"]
-        tally = self._new_tally()
+        curve, *recent = (
+            [[*point, None][:5] for point in points]  # former ones have four values
+            for points in (state["curve"], *state.get("recent", ()))
+        )
+        refused = {
+            _VARYING.sub("#", each["why"]): {"first": each["at"], "times": 1} | each
+            for each in state["refused"]
+        }
+        drift, alarms = list(state["drift"]), state["alarms"]
+        tally, baseline_tally = self._new_tally(), self._new_tally()
         tally.restore(state["tally"], "metrics")
-        vars(self).update(counts, _curve=curve, _tally=tally)
-        self.refused.extend(refused)
+        baseline = self._baseline
+        if "baseline" in state:
+            baseline_tally.restore(state["baseline_tally"], "metrics")
+            baseline = from_state(state["baseline"], "metrics")
+        vars(self).update(
+            counts, _curve=curve, _tally=tally, _baseline_tally=baseline_tally, _baseline=baseline,
+            _refused=refused,
+        )  # fmt: skip
+        for points, former in zip(self._recent, recent, strict=False):
+            points.extend(former)
         self._drift.alarms = alarms
         self._drift.marks.extend(drift)
-        self._drift.add(self._rows, self._last_errors(np.abs), time.time(), replayed=True)
+        errors = self._last_errors(np.abs)
+        self._drift.add(self._rows, errors, np.zeros(len(errors)), replayed=True)
 
     # -- values --------------------------------------------------------------------------------
 
-    def prequential_error(self) -> dict[str, Any]:
-        """Return the prequential error over all rows, over the last rows, and along the stream."""
+    def prequential_error(self, *, curve: bool = True) -> dict[str, Any]:
+        """Return the prequential error over all rows, over the last rows, and along the stream.
+
+        Parameters
+        ----------
+        curve : bool, default True
+            Whether to include the curve.
+        """
         self.count()
         with self._tracking:
-            overall, recent = self._errors()
-            return {
-                "name": self._label, "all": overall, "window": recent,
-                "window_rows": min(self._window, self._rows), "curve": list(self._curve),
-            }  # fmt: skip
+            if self._values[0] != self._rows:
+                self._values = self._rows, {
+                    "name": self._label, **self._errors(self._tally),
+                    "window_rows": min(self._window, self._rows), "r2": self._r2(),
+                    "baseline": {
+                        "name": _BASELINES[self._task][1], **self._errors(self._baseline_tally),
+                    },
+                }  # fmt: skip
+            if not curve:
+                return self._values[1]
+            points = {each[0]: each for each in chain(self._curve, *self._recent)}
+            return {**self._values[1], "curve": [points[rows] for rows in sorted(points)]}
 
-    def _errors(self) -> tuple[float | None, float | None]:
-        return self._tally.overall[self._metric], self._tally.recent[self._metric]
+    def _errors(self, tally: RollingMetrics) -> dict[str, float | None]:
+        return {"all": tally.overall[self._metric], "window": tally.recent[self._metric]}
+
+    def _r2(self) -> float | None:
+        """R² over the last rows; None for classification, and for fewer than two rows."""
+        if self._task != "regression" or min(self._rows, self._window) < 2:
+            return None
+        return float(R2().add(*self._last_rows()).value)
 
     def innovations(self) -> dict[str, float]:
         """Return mean and standard deviation of target minus prediction over the last rows.
@@ -415,22 +533,32 @@ class Gauges:
 
     def _last_errors(self, measure: Callable[[Array], Array] = np.asarray) -> Array:
         """Return the errors of the last ``window`` rows."""
-        blocks = self._tally.last
-        if not blocks:
-            return np.empty(0)
-        y, predictions = (np.concatenate(each) for each in zip(*blocks, strict=True))
-        return self._row_errors(y, predictions, measure)
+        return self._row_errors(*self._last_rows(), measure) if self._rows else np.empty(0)
 
-    def rates(self) -> dict[str, Any]:
-        """Return rows per second over the last ten whole seconds, and for each second."""
+    def _last_rows(self) -> tuple[Array, Array]:
+        """Return targets and predictions of the last ``window`` rows."""
+        y, predictions = zip(*self._tally.last, strict=True)
+        return np.concatenate(y), np.concatenate(predictions)
+
+    def rates(self, *, curve: bool = True) -> dict[str, Any]:
+        """Return rows per second over the last ten whole seconds, and for each second.
+
+        Parameters
+        ----------
+        curve : bool, default True
+            Whether to include the curve.
+        """
         now = int(time.monotonic())
         with self._lock:
             rates = {second: (learned, predicted) for second, learned, predicted in self._rates}
         last = [rates.get(now - back, (0, 0)) for back in range(1, 11)]
         first = min(max(now - min(rates, default=now), 1), _SECONDS)
-        curve = [[back, *rates.get(now - back, (0, 0))] for back in range(first, 0, -1)]
         learned, predicted = (sum(each) / len(last) for each in zip(*last, strict=True))
-        return {"learned": learned, "predicted": predicted, "curve": curve}
+        found: dict[str, Any] = {"learned": learned, "predicted": predicted}
+        if curve:
+            seconds = range(first, 0, -1)
+            found["curve"] = [[back, *rates.get(now - back, (0, 0))] for back in seconds]
+        return found
 
     def duration_samples(self) -> Iterator[tuple[str, dict[str, str], float]]:
         """Yield name, labels and value of each sample of the histogram of durations."""

@@ -179,10 +179,22 @@ class Tokens:
             if reason is not None:
                 raise ForbiddenError(reason)
         elif role is not None:
-            return self._check_role(fields.get(b"authorization", b"").decode("latin-1"), role, what)
+            return self._check_role(fields, role, what)
         return ""
 
-    def _check_role(self, header: str, role: str, what: str) -> str:
+    def roles(self, fields: Mapping[bytes, bytes]) -> frozenset[str]:
+        """Return the roles of a request's token; all roles if there are no tokens.
+
+        Parameters
+        ----------
+        fields : mapping of bytes to bytes
+            Headers by lower-case name.
+        """
+        return self._matching(fields)[0] if self._roles else frozenset(_INCLUDES)
+
+    def _matching(self, fields: Mapping[bytes, bytes]) -> tuple[frozenset[str], str]:
+        """Return the roles and the name of a request's token; empty if it is missing or unknown."""
+        header = fields.get(b"authorization", b"").decode("latin-1")
         scheme, _, token = header.partition(" ")
         digest = _digest(token.strip() if scheme.lower() == "bearer" else "")
         allowed: frozenset[str] = frozenset()
@@ -195,6 +207,10 @@ class Tokens:
             same = hmac.compare_digest(stored, digest)
             allowed |= roles if same else frozenset()
             found = name if same else found
+        return allowed, found
+
+    def _check_role(self, fields: Mapping[bytes, bytes], role: str, what: str) -> str:
+        allowed, found = self._matching(fields)
         if not allowed:
             raise UnauthorizedError(
                 "each request must have a token, as 'Authorization: Bearer TOKEN', got none, "

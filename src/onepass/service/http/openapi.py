@@ -27,8 +27,8 @@ class Endpoint(NamedTuple):
     """Whether the request must have a body."""
     example: Any = None
     status: int = 200
-    headers: Sequence[Mapping[str, Any]] = ()
-    """Headers of the request, as OpenAPI parameter objects."""
+    parameters: Sequence[Mapping[str, Any]] = ()
+    """Headers and query parameters of the request, as OpenAPI parameter objects."""
 
 
 _JSON = "application/json"
@@ -116,7 +116,7 @@ def _operation(endpoint: Endpoint, kinds: Mapping[Any, Any]) -> dict[str, Any]:
         "parameters": [
             *({"name": name, "in": "path", "required": True, "schema": _PARAMETERS[name]}
               for name in names),
-            *endpoint.headers,
+            *endpoint.parameters,
         ],
         "responses": {str(endpoint.status): success, **{
             status: {"description": text, "content": error} for status, text in _ERRORS.items()

@@ -12,6 +12,7 @@ from sklearn.base import is_classifier
 from starlette.responses import Response
 
 from onepass.errors import NotFoundError, ParameterError
+from onepass.learners.linear import largest_coefficients
 from onepass.models import pipelines
 from onepass.serialization import archive
 from onepass.serialization.models import dumps, from_contents
@@ -84,6 +85,29 @@ class ModelVersion(msgspec.Struct):
     version: Annotated[int, Meta(ge=0)]
 
 
+class Coefficient(msgspec.Struct):
+    """Coefficient of a feature for an output or class; null if there is one output."""
+
+    feature: str
+    output: str | None
+    value: float
+    standard_error: float | None
+
+
+class Coefficients(msgspec.Struct):
+    """Coefficients of a linear learner, the largest first; none of other learners.
+
+    There are at most 20 of all ``features`` and ``outputs``. ``standard_error`` is null unless the
+    learner is recursive least squares or a Kalman filter with at most 500 coefficients.
+    """
+
+    name: str
+    version: str
+    features: int
+    outputs: int
+    coefficients: list[Coefficient]
+
+
 class RetiredModel(msgspec.Struct):
     """A learner that is no longer served, and its file."""
 
@@ -137,6 +161,23 @@ async def model_metadata(request: ServiceRequest) -> Response:
     return json_response(metadata)
 
 
+async def coefficients(request: ServiceRequest) -> Response:
+    """Return the largest coefficients of a linear learner."""
+    return json_response(await request.service.disk(partial(_coefficients, request.served)))
+
+
+def _coefficients(served: ModelServer) -> Coefficients:
+    version, learner = served.frozen_copy()
+    outputs, features, found = largest_coefficients(learner, _LARGEST)
+    final = type(getattr(learner, "learner", learner))
+    if 0 < outputs * features <= _COPIED and hasattr(final, "coef_std_"):
+        writer = served.writer  # a frozen copy has no standard errors
+        version, learner = writer.call(lambda: (writer.published[0], writer.copied()))
+        found = largest_coefficients(learner, _LARGEST)[2]
+    largest = [Coefficient(*each) for each in found]
+    return Coefficients(served.name, str(version), features, outputs, largest)
+
+
 async def model_ready(request: ServiceRequest) -> Response:
     """Return whether a learner can learn."""
     served = request.served
@@ -165,6 +206,8 @@ def _entry(served: ModelServer, folder: Path) -> IndexEntry:
     )
 
 
+_LARGEST = 20  # coefficients
+_COPIED = 500  # max coefficients of a learner that is copied for their standard errors
 _DATATYPES = {"i": "INT64", "u": "UINT64", "b": "BOOL", "f": "FP64"}
 
 
@@ -185,7 +228,9 @@ def _features(learner: "Learner | Pipeline") -> int | Mapping[str, str] | None:
 
 async def status(request: ServiceRequest) -> Response:
     """Return the status of all learners, which the page shows."""
-    content = await request.service.compute(partial(state, request.service.registry))
+    service, curves = request.service, request.query_params.getlist("curves")
+    roles = service.tokens.roles(request.fields)
+    content = await service.compute(partial(state, service.registry, roles, curves))
     response = json_response(content)
     response.headers["Cache-Control"] = "no-store"
     return response
@@ -314,6 +359,11 @@ _LENGTH = {
     "schema": {"type": "string", "pattern": "^[0-9]+$"},
     "description": "Length in bytes of the JSON before the binary tensors.",
 }  # fmt: skip
+_CURVES = {
+    "name": "curves", "in": "query",
+    "schema": {"type": "array", "items": {"type": "string"}},
+    "description": "Learners whose curves the response includes; by default, all.",
+}  # fmt: skip
 _ID = {"name": "id", "shape": [1], "datatype": "BYTES", "data": ["an id that infer returned"]}
 _RECORD = {"x": {"km": 3.0}, "y": 7.0}
 _ONE_Y = {"name": "y", "shape": [1], "datatype": "FP64", "data": [7.0]}
@@ -333,14 +383,14 @@ _INFER = (
 ENDPOINTS = [
     Endpoint("POST", f"{_MODEL}/learn", rows.learn, LEARN,
              "Learn rows; they are on disk when the response is sent.", _FOUND, _ROWS,
-             example=_RECORD, headers=[_KEY, _LENGTH]),
+             example=_RECORD, parameters=[_KEY, _LENGTH]),
     Endpoint("POST", f"{_MODEL}/infer", rows.infer, PREDICT, _INFER, _FOUND, _ROWS,
-             example={"x": _RECORD["x"]}, headers=[_LENGTH]),
+             example={"x": _RECORD["x"]}, parameters=[_LENGTH]),
     Endpoint("POST", f"{_VERSIONED}/infer", rows.infer, PREDICT, _INFER, _FOUND, _ROWS,
-             example={"x": _RECORD["x"]}, headers=[_LENGTH]),
+             example={"x": _RECORD["x"]}, parameters=[_LENGTH]),
     Endpoint("POST", f"{_MODEL}/labels", rows.learn_labels, LEARN,
              "Learn rows that infer stored, from their labels: columns id and y.", _FOUND, _ROWS,
-             example={"inputs": [_ID, _ONE_Y]}, headers=[_LENGTH]),
+             example={"inputs": [_ID, _ONE_Y]}, parameters=[_LENGTH]),
     Endpoint("POST", "/invocations", rows.invocations, PREDICT, "Predict rows in MLflow's formats.",
              {JSON: mlflow.Predictions}, {JSON: mlflow.Invocation, CSV: str},
              example={"instances": [[3.0], [4.0]]}),
@@ -356,6 +406,8 @@ ENDPOINTS = [
              _METADATA),
     Endpoint("GET", _VERSIONED, model_metadata, PREDICT,
              "Inputs and outputs of the current version.", _METADATA),
+    Endpoint("GET", f"{_MODEL}/coefficients", coefficients, PREDICT,
+             "The largest coefficients of a linear learner.", {JSON: Coefficients}),
     Endpoint("GET", f"{_MODEL}/ready", model_ready, PREDICT, "Whether a learner can learn.",
              {JSON: ModelReady}),
     Endpoint("GET", f"{_VERSIONED}/ready", model_ready, PREDICT,
@@ -381,7 +433,7 @@ ENDPOINTS = [
              "Restore an earlier version.", _VERSION, {JSON: Rollback},
              example={"to": 0}),
     Endpoint("GET", "/state", status, PREDICT, "Status of all learners, which the page shows.",
-             {JSON: State}),
+             {JSON: State}, parameters=[_CURVES]),
     Endpoint("GET", "/metrics", metrics, PREDICT, "Metrics for Prometheus.", {_TEXT: str}),
     Endpoint("GET", "/openapi.json", description, None, "This description.",
              {JSON: dict[str, Any]}),

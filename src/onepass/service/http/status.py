@@ -6,8 +6,8 @@ Messages to clients omit folder names; the log contains full paths.
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -55,17 +55,31 @@ def onepass_version() -> str:
 # -- GET /state -----------------------------------------------------------------------------------
 
 
+class BaselineState(msgspec.Struct):
+    """Prequential error of a prediction without features, over the same rows as the model's."""
+
+    name: str
+    all: float | None
+    window: float | None
+
+
 class PrequentialErrorState(msgspec.Struct):
     """Prequential error over all rows, over the last ``window_rows``, and along the stream.
 
-    ``curve`` has at most 400 points ``[rows, all, window, at]``.
+    ``r2`` is R² over the last rows, null for classification. ``curve`` has at most 400 points
+    ``[rows, all, window, at, window of the baseline]`` of the whole stream, and 150 of each of the
+    last hour, day and week.
     """
 
     name: str
     all: float | None
     window: float | None
     window_rows: int
-    curve: list[tuple[int, float | None, float | None, float | None]]
+    r2: float | None
+    baseline: BaselineState
+    curve: list[tuple[int, float | None, float | None, float | None, float | None]] | UnsetType = (
+        UNSET
+    )
 
 
 class RateState(msgspec.Struct):
@@ -73,7 +87,7 @@ class RateState(msgspec.Struct):
 
     learned: float
     predicted: float
-    curve: list[tuple[int, int, int]]
+    curve: list[tuple[int, int, int]] | UnsetType = UNSET
 
 
 class DurationState(msgspec.Struct):
@@ -99,9 +113,11 @@ class DriftState(msgspec.Struct):
 
 
 class RefusalState(msgspec.Struct):
-    """Refused rows: time, number and reason."""
+    """Refusals of one reason: last and first time, numbers of refusals and rows, last message."""
 
     at: float
+    first: float
+    times: int
     rows: int
     why: str
 
@@ -137,32 +153,41 @@ class ModelState(msgspec.Struct):
 
 
 class State(msgspec.Struct):
-    """All models, the server's clock and its version of onepass.
+    """All models, the server's clock and version of onepass, and the roles of the request's token.
 
-    Times are seconds since 1970, durations seconds, sizes bytes.
+    Without tokens, each request has all roles. Times are seconds since 1970, durations seconds,
+    sizes bytes.
     """
 
     now: float
     onepass: str
+    roles: list[str]
     models: list[ModelState]
 
 
-def state(registry: ModelRegistry) -> State:
+def state(registry: ModelRegistry, roles: Collection[str], curves: Collection[str] = ()) -> State:
     """Return the state of all models.
 
     Parameters
     ----------
     registry : ModelRegistry
+    roles : collection of str
+        Roles of the request.
+    curves : collection of str
+        Models whose curves to include; by default, those of all models.
     """
     failed = [
         ModelState(name, ready=False, error=pathless(reason, registry.folder))
         for name, reason in list(registry.failed.items())
     ]
-    models = [_model_state(served, registry.folder) for served in registry] + failed
-    return State(time.time(), onepass_version(), models)
+    models = [
+        _model_state(served, registry.folder, curve=not curves or served.name in curves)
+        for served in registry
+    ]
+    return State(time.time(), onepass_version(), sorted(roles), models + failed)
 
 
-def _model_state(served: ModelServer, folder: Path) -> ModelState:
+def _model_state(served: ModelServer, folder: Path, *, curve: bool) -> ModelState:
     durable, gauges = served.durable, served.gauges
     text = pathless(repr(durable.frozen_copy).partition("(")[2], folder)
     error = served.error or served.source_error or gauges.drift.error
@@ -179,11 +204,11 @@ def _model_state(served: ModelServer, folder: Path) -> ModelState:
             "rows_refused": gauges.rows_refused,
             "nbytes": nbytes(durable.frozen_copy),
             "labels_pending": served.writer.pending,
-            "prequential_error": gauges.prequential_error(),
-            "rates": gauges.rates(),
+            "prequential_error": gauges.prequential_error(curve=curve),
+            "rates": gauges.rates(curve=curve),
             "latency": gauges.latency(),
             "drift": list(gauges.drift.marks),
-            "refused": list(gauges.refused)[::-1],
+            "refused": gauges.refused[::-1],
             "snapshots": durable.versions,
             "detectors": gauges.drift.active_detectors(),
             "positions": {**sources, **durable.positions},
@@ -199,9 +224,10 @@ def _model_state(served: ModelServer, folder: Path) -> ModelState:
 _Values = dict[tuple[str, ...], float | None]  # by label values; None: no sample
 
 
-def _errors(served: ModelServer) -> _Values:
-    error = served.gauges.prequential_error()
-    return {(error["name"], over): error[over] for over in ("all", "window")}
+def _errors(served: ModelServer, *, baseline: bool = False) -> _Values:
+    error = served.gauges.prequential_error(curve=False)
+    values = error["baseline"] if baseline else error
+    return {(error["name"], over): values[over] for over in ("all", "window")}
 
 
 _FAMILIES: tuple[tuple[Any, str, str, tuple[str, ...], Callable[[ModelServer], _Values]], ...] = (
@@ -216,6 +242,11 @@ _FAMILIES: tuple[tuple[Any, str, str, tuple[str, ...], Callable[[ModelServer], _
     (GaugeMetricFamily, "prequential_error",
      "Prequential error: each row is predicted before it is learned.",
      ("measure", "over"), _errors),
+    (GaugeMetricFamily, "baseline_error",
+     "Prequential error of the mean, or of the most frequent label, of earlier rows.",
+     ("measure", "over"), partial(_errors, baseline=True)),
+    (GaugeMetricFamily, "r2", "R² over the last rows of a regression.", (),
+     lambda s: {(): s.gauges.prequential_error(curve=False)["r2"]}),
     (GaugeMetricFamily, "innovation", "Target minus prediction over the last rows.", ("statistic",),
      lambda s: {(k,): v for k, v in s.gauges.innovations().items()}),
     (CounterMetricFamily, "drift_alarms", "Alarms of the drift detectors.", (),
