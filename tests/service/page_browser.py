@@ -183,6 +183,14 @@ class Tab:
     def point(self, x: float, y: float) -> None:
         self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
+    def drag(self, x: float, y: float, to_x: float, to_y: float, *, clicks: int = 1) -> None:
+        """Move the pointer with the button pressed; or click several times."""
+        for count in range(1, clicks + 1):
+            button = {"button": "left", "buttons": 1, "clickCount": count}
+            self._call("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, **button)
+            self._call("Input.dispatchMouseEvent", type="mouseMoved", x=to_x, y=to_y, **button)
+            self._call("Input.dispatchMouseEvent", type="mouseReleased", x=to_x, y=to_y, **button)
+
     def show(self, *, hidden: bool) -> None:
         """Mark the page as hidden, or as visible again."""
         self.evaluate(f"""

@@ -16,7 +16,9 @@ class Player:
     """The page at ``url``, behind a prefix, and a state beside it.
 
     ``state`` is what the next answer says, bytes are sent as they are; a ``status`` other than 200
-    comes instead of it, and ``token`` must be brought if there is one. ``requests_count`` counts.
+    comes instead of it, and ``token`` must be brought if there is one. ``requests_count`` counts,
+    and ``queries`` are what follows the question mark. ``others`` has status and body of other
+    paths, ``requested`` those that were requested, and ``posted`` the bodies.
     """
 
     def __init__(self, state: Any) -> None:
@@ -26,6 +28,10 @@ class Player:
         self.requests_count = 0
         self.brought: list[str | None] = []
         self.unknown: list[str] = []
+        self.queries: list[str] = []
+        self.others: dict[str, tuple[int, Any]] = {}
+        self.requested: list[str] = []
+        self.posted: list[tuple[str, Any]] = []
         self.silent = threading.Event()
         self._open: set[socket.socket] = set()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -33,7 +39,7 @@ class Player:
         self.url = f"http://127.0.0.1:{self._server.server_port}/behind/a prefix/"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _handler(self) -> type[BaseHTTPRequestHandler]:  # noqa: C901  methods of a class
         player = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -49,9 +55,14 @@ class Player:
                     super().finish()
 
             def do_GET(self) -> None:
-                name = self.path.partition("?")[0].removeprefix("/behind/a%20prefix/")
+                name, _, query = self.path.removeprefix("/behind/a%20prefix/").partition("?")
                 found = file(name.removeprefix("page/") if name else "index.html")
-                if name == "state":
+                if name in player.others:
+                    player.requested.append(name)
+                    status, content = player.others[name]
+                    self.answer(status, json.dumps(content).encode())
+                elif name == "state":
+                    player.queries.append(query)
                     self.answer(*player.reply(self.headers.get("Authorization")))
                 elif found is None:
                     player.unknown.append(self.path)
@@ -61,6 +72,13 @@ class Player:
                 else:
                     headers = {"Content-Type": found.kind, "ETag": found.tag, **HEADERS}
                     self.answer(200, found.body, **headers)
+
+            def do_POST(self) -> None:
+                name = self.path.removeprefix("/behind/a%20prefix/")
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                player.posted.append((name, json.loads(body) if body else None))
+                status, content = player.others[name]
+                self.answer(status, json.dumps(content).encode())
 
             def answer(self, status: int, body: bytes, **headers: str) -> None:
                 self.send_response(status)

@@ -43,8 +43,15 @@ def lively(name: str = "flow", rows: int = 48_210, seed: int = 0, **over: Any) -
             "all": float(whole[-1]),
             "window": float(window[-1]),
             "window_rows": 1000,
+            "r2": 0.947,
+            "baseline": {"name": "mean of earlier targets", "all": 4.2, "window": 4.18},
             "curve": [
-                [int(n), *values, NOW - 0.2 * (rows - int(n))]
+                [
+                    int(n),
+                    *values,
+                    NOW - 0.2 * (rows - int(n)),
+                    4.1 + 0.2 * math.sin(int(n) / rows * 9),
+                ]
                 for n, *values in zip(at, whole.tolist(), window.tolist(), strict=True)
             ],
         },
@@ -59,8 +66,14 @@ def lively(name: str = "flow", rows: int = 48_210, seed: int = 0, **over: Any) -
         },
         "drift": [{"rows": int(0.632 * rows), "at": NOW - 0.2 * 0.368 * rows, "detector": "adwin"}],
         "refused": [
-            {"at": NOW - age, "rows": 1, "why": each}
-            for age, each in zip((14.2, 4021.0, 90_210.0), WHY, strict=True)
+            {
+                "at": NOW - age,
+                "first": NOW - age - 60 * i,
+                "times": i + 1,
+                "rows": i + 1,
+                "why": each,
+            }
+            for i, (age, each) in enumerate(zip((14.2, 4021.0, 90_210.0), WHY, strict=True))
         ],
         "snapshots": [
             _snapshot(0, 0, 93_000.0, "beginning", 328),
@@ -82,7 +95,8 @@ def _snapshot(version: int, rows: int, age: float, why: str, nbytes: int) -> dic
 
 
 def state(*models: Any, **over: Any) -> dict[str, Any]:
-    return {"now": NOW, "onepass": "0.1.0", "models": list(models), **over}
+    roles = ["admin", "learn", "predict"]
+    return {"now": NOW, "onepass": "0.1.0", "roles": roles, "models": list(models), **over}
 
 
 def unborn(name: str = "new") -> dict[str, Any]:
@@ -91,8 +105,9 @@ def unborn(name: str = "new") -> dict[str, Any]:
         "name": name, "class": "ORFitClassifier", "parameters": "memory=100", "ready": False,
         "error": None, "version": 0, "rows_seen": 0, "rows_refused": 0, "nbytes": 0,
         "labels_pending": 0, "prequential_error": {"name": "accuracy", "all": None, "window": None,
-        "window_rows": 0,
-        "curve": []}, "rates": {"learned": 0.0, "predicted": 0.0, "curve": []},
+        "window_rows": 0, "r2": None, "baseline": {"name": "most frequent earlier label",
+        "all": None, "window": None}, "curve": []},
+        "rates": {"learned": 0.0, "predicted": 0.0, "curve": []},
         "latency": {"learn": {"p50": None, "p99": None}, "predict": {"p50": None, "p99": None}},
         "drift": [], "refused": [], "snapshots": [], "detectors": {},
         "positions": {},
@@ -110,7 +125,7 @@ STRANGE = "\u202eevil\u202c \u202e z\u0336\u0321a\u0337l\u0338go 模型 🚀 \x0
 def hostile() -> dict[str, Any]:
     """Markup, long text and unusual characters in all text fields, and long curves."""
     huge = [
-        [i, 1e300 if i % 7 else None, abs(math.sin(i)) * 10 ** (i % 17 - 8), NOW - 5000 + i]
+        [i, 1e300 if i % 7 else None, abs(math.sin(i)) * 10 ** (i % 17 - 8), NOW - 5000 + i, 1e9]
         for i in range(5000)
     ]
     names = [ATTACK, LONG, STRANGE, "", "__proto__", "#model=../../state?", "model", "detail"]
@@ -135,10 +150,14 @@ def _misused(i: int, name: str, curve: Any) -> dict[str, Any]:
             "all": 1e308,
             "window": 5e-324,
             "window_rows": 10**15,
+            "r2": -1e300,
+            "baseline": {"name": name, "all": 1e308, "window": 5e-324},
             "curve": curve,
         },
         drift=[{"rows": 7 * j, "at": NOW - j, "detector": name} for j in range(300)],
-        refused=[{"at": NOW - j, "rows": j, "why": name} for j in range(300)],
+        refused=[
+            {"at": NOW - j, "first": 0, "times": 9**9, "rows": j, "why": name} for j in range(300)
+        ],
         snapshots=[_snapshot(j, j, 1e9 * j, name, 2**j) for j in range(60)],
         positions={f"{name}{j}": name for j in range(40)},
     )

@@ -91,13 +91,17 @@ def anew(tab: Tab) -> None:
 
 
 def test_all_values_of_a_state_are_shown(opened: Open) -> None:
-    curve = [[1, 4.2, 4.2, NOW - 60], [1500, 0.9, 0.85, NOW - 30], [3002, 0.81, 0.79, NOW - 1]]
+    curve = [
+        [1, 4.2, 4.2, NOW - 60, 4.2], [1500, 0.9, 0.85, NOW - 30, None],
+        [3002, 0.81, 0.79, NOW - 1, 2.1],
+    ]  # fmt: skip
     model = lively(
         rows=3002,
         version=1004,
         nbytes=5114,
         prequential_error={
             "name": "mean absolute error", "all": 0.81, "window": 0.79, "window_rows": 1000,
+            "r2": 0.859, "baseline": {"name": "mean so far", "all": 2.05, "window": 2.1},
             "curve": curve,
         },
         rates={"learned": 812.0, "predicted": 12034.0, "curve": [[2, 790, 11800], [1, 801, 11950]]},
@@ -107,29 +111,32 @@ def test_all_values_of_a_state_are_shown(opened: Open) -> None:
         drift=[{"rows": 1200, "at": NOW - 42, "detector": "adwin"}],
     )  # fmt: skip
     _, tab = opened(state(model))
-    assert tab.text("h2") == "flow"
+    assert tab.text("#name") == "flow"
     assert tab.text("#made") == "RLSRegressor(ridge=1e-06, forgetting=0.9999)"
     assert tab.text("#state") == "ready"
     assert not shown(tab, "problem")
     assert texts(tab, "dl dt") == [
-        "Mean absolute error, last 1,000 rows", "Rows learned", "Learning", "Predicting", "Memory",
-        "Labels pending", "Refused",
+        "Mean absolute error, last 1,000 rows", "Baseline", "R²", "Rows learned", "Learning",
+        "Predicting", "Memory", "Labels pending", "Refused",
     ]  # fmt: skip
     assert texts(tab, "dl dd") == [
-        "0.7900", "0.8100 over all rows", "3,002", "version 1,004", "812", "rows/s", "12,034",
+        "0.7900", "0.8100 over all rows", "2.100", "2.050 over all rows", "0.859",
+        "of the last rows", "3,002", "version 1,004", "812", "rows/s", "12,034",
         "rows/s", "4.99 KiB", "2", "rows", "3", "rows",
     ]  # fmt: skip
     assert texts(tab, ".pace td") == ["300 µs", "2.00 ms", "41.0 µs", "310 µs"]
-    assert texts(tab, "#refused-rows tr:first-child td")[1:] == ["1", WHY[0]]
+    assert tab.text("#baseline-name") == "baseline: mean so far"
+    assert texts(tab, "#refused-rows tr:first-child td") == ["14s ago", "14s ago", "1", WHY[0]]
     assert texts(tab, "#snapshots-rows tr:last-child > *") == [
-        "0", "0", "1d ago", "beginning", "328 bytes",
+        "0", "0", "1d ago", "beginning", "328 bytes", "Roll back",
     ]  # fmt: skip
     assert texts(tab, "#drift-rows td") == ["1,200", "42s ago", "adwin"]
     assert texts(tab, "#sources-rows > tr > *")[:2] == [
         "redis://localhost:6379/readings", "1795388746123-0",
     ]  # fmt: skip
     assert texts(tab, ".error .readout span") == [
-        "2026-11-22 23:05:45 UTC, row 3,002", "window 0.7900", "all rows 0.8100", "drift",
+        "2026-11-22 23:05:45 UTC, row 3,002", "window 0.7900", "all rows 0.8100",
+        "baseline 2.100", "drift",
     ]  # fmt: skip
     assert texts(tab, "#learned-chart .readout span") == ["23:05:46", "801 rows/s"]
     assert not shown(tab, "models")
@@ -153,10 +160,32 @@ def test_unfitted_model_is_shown_without_null_values(opened: Open) -> None:
         assert word not in words
 
 
-def test_no_models_have_a_message(opened: Open) -> None:
-    _, tab = opened(state())
-    assert tab.text("main") == "The server has no models."
+def test_server_without_rows_shows_commands(opened: Open) -> None:
+    player, tab = opened(state())
+    url = f"{player.url.replace(' ', '%20')}v2/models"
+    create = f"""curl -X PUT '{url}/first' -d '{{"model": "rls"}}'"""
+    learn = f"""curl '{url}/first/learn' -d '{{"x": {{"km": 3.0}}, "y": 7}}'"""
+    assert texts(tab, "#start h2, #start p, #start code") == [
+        "The server has no models", "Create a model:", create,
+        "Learn a row, whose columns have names, and its target:", learn,
+    ]  # fmt: skip
     assert tab.evaluate("document.title") == "onepass"
+    player.state = state(lively("new", rows_seen=0))
+    tab.until("!document.getElementById('start-create').checkVisibility()")
+    assert tab.text("#start-name") == "new has learned no row"
+    assert tab.text("#start-learn-command") == learn.replace("first", "new")
+    player.state = state(lively("new", rows_seen=1))
+    tab.until("!document.getElementById('start').checkVisibility()")
+
+
+def test_commands_of_a_protected_server_have_a_token(opened: Open) -> None:
+    player, tab = opened(state(roles=["predict"]), token=TOKEN, expect="locked")
+    enter(tab, TOKEN)
+    tab.until(f"{LINK} === 'live'")
+    assert tab.text("#start-create-why") == "Create a model, with a token of the role admin:"
+    assert all("-H 'Authorization: Bearer TOKEN' -d" in each for each in texts(tab, "#start code"))
+    assert TOKEN not in tab.text("body")
+    assert player.brought[-1] == f"Bearer {TOKEN}"
 
 
 def test_errors_are_shown(opened: Open) -> None:
@@ -172,15 +201,20 @@ def test_times_are_relative_with_absolute_titles(opened: Open) -> None:
     assert tab.evaluate(f"{first}.title") == "2026-11-23 04:35:32 GMT+5:30"
     assert tab.evaluate(f"{first}.dateTime") == "2026-11-22T23:05:32.600Z"
     tab.until(f"{first}.innerText === '14s ago'")
-    assert texts(tab, "#refused-rows time")[1:] == ["1h ago", "1d ago"]
+    assert texts(tab, "#refused-rows time") == [
+        "14s ago", "14s ago", "1h ago", "1h ago", "1d ago", "1d ago",
+    ]  # fmt: skip
     player.status = 503  # and they go on while nobody answers
     tab.until(f"{first}.innerText === '17s ago'")
 
 
 def test_long_tables_show_the_latest_rows(opened: Open) -> None:
-    rows = [{"at": NOW - i, "rows": i, "why": f"reason {i}"} for i in range(30)]
+    rows = [
+        {"at": NOW - i, "first": NOW, "times": 1, "rows": i, "why": f"reason {i}"}
+        for i in range(30)
+    ]
     _, tab = opened(state(lively(refused=rows)))
-    assert [texts(tab, "#refused-rows tr")[i].split("\t")[1] for i in range(12)] == [
+    assert [texts(tab, "#refused-rows tr")[i].split("\t")[2] for i in range(12)] == [
         str(i) for i in range(12)
     ]
     assert len(texts(tab, "#refused-rows tr")) == 12
@@ -286,17 +320,47 @@ def test_values_of_curves_are_read_with_keys_and_pointer(opened: Open) -> None:
     )
     tab.point(box[0] + box[2] / 2, box[1] + box[3] / 2)
     assert 170 < row() < 230
-    assert tab.evaluate("document.querySelectorAll('#error-chart .cross circle').length") == 2
+    assert tab.evaluate("document.querySelectorAll('#error-chart .cross circle').length") == 3
     tab.point(1, 1)
     assert row() == 401
 
 
 def test_time_span_can_be_selected(opened: Open) -> None:
     _, tab = opened(state(lively(rows=40_000)))
-    choose(tab, "span", "0.1")
+    choose(tab, "span", "3600")  # of 8000 seconds
     count = len(numbers(drawn(tab, "#error-chart path.c0")))
-    assert 38 <= count <= 42
-    assert not texts(tab, ".error .key.mark")
+    assert 178 <= count <= 182
+    assert tab.evaluate(X_LABELS)[0] == "22:10"
+    choose(tab, "span", "Infinity")
+    assert len(numbers(drawn(tab, "#error-chart path.c0"))) == 400
+
+
+def test_baseline_can_be_hidden(opened: Open) -> None:
+    _, tab = opened(state(lively()))
+    assert drawn(tab, "#error-chart path.c2")
+    tab.evaluate("document.getElementById('with-baseline').click()")
+    assert not texts(tab, ".error .key.c2")
+    assert tab.evaluate("document.querySelectorAll('#error-chart .line').length") == 2
+    _, tab = opened(state(lively(), unborn()), at="#model=new")
+    assert not shown(tab, "r2-figure")
+
+
+def test_drag_selects_a_time_and_double_click_all_rows(opened: Open) -> None:
+    _, tab = opened(state(lively(rows=40_000)))
+    left, top, width, height = tab.evaluate(
+        "(({x, y, width, height}) => [x, y, width, height])"
+        "(document.querySelector('#error-chart svg').getBoundingClientRect())"
+    )
+    x, y = left + width / 2, top + height / 2
+    tab.drag(x, y, x + 4, y)  # too short
+    assert tab.evaluate("document.getElementById('span').value") == "Infinity"
+    tab.drag(x, y, x - width / 4, y)
+    assert tab.evaluate("document.getElementById('span').value") == "selected"
+    assert 95 <= len(numbers(drawn(tab, "#error-chart path.c0"))) <= 115
+    assert not tab.evaluate("document.querySelectorAll('.band').length")
+    tab.drag(x, y, x, y, clicks=2)
+    assert tab.evaluate("document.getElementById('span').value") == "Infinity"
+    assert len(numbers(drawn(tab, "#error-chart path.c0"))) == 400
 
 
 # -- several models --------------------------------------------------------------------------------
@@ -329,12 +393,12 @@ def test_link_selects_a_model(opened: Open) -> None:
     assert texts(tab, "#models-rows .of")[4:6] == ["RLSRegressor", "ORFitClassifier"]
     tab.evaluate("document.querySelectorAll('#models-rows a')[2].focus()")
     tab.press("Enter", "\r")
-    tab.until("document.querySelector('h2').innerText === 'bearing-7_temperature'")
+    tab.until("document.querySelector('#name').innerText === 'bearing-7_temperature'")
     assert texts(tab, "[aria-current=true]") == ["bearing-7_temperature"]
     assert tab.evaluate("location.hash") == "#model=bearing-7_temperature"
     assert tab.text("#rows-seen") == "83,000"
     tab.evaluate("history.back()")
-    tab.until("document.querySelector('h2').innerText === 'tides'")
+    tab.until("document.querySelector('#name').innerText === 'tides'")
 
 
 def test_models_of_a_class_show_the_parameters_that_differ(opened: Open) -> None:
@@ -355,6 +419,57 @@ def test_models_of_a_class_show_the_parameters_that_differ(opened: Open) -> None
     ]
 
 
+def test_other_models_can_be_compared(opened: Open) -> None:
+    models = [lively(name, rows=400, seed=i) for i, name in enumerate("abcdef")]
+    accuracy = lively("g", rows=1)
+    accuracy["prequential_error"]["name"] = "accuracy"
+    player, tab = opened(state(*models, accuracy), at="#model=a")
+
+    def boxes(kind: str) -> list[str]:
+        values = f"[...document.querySelectorAll('#models input{kind}')].map((each) => each.value)"
+        found: list[str] = tab.evaluate(values)
+        return found
+
+    def tick(name: str) -> None:
+        tab.evaluate(f"document.querySelector('#models input[value={name}]').click()")
+
+    assert boxes(":disabled") == ["a", "g"]
+    tick("c")
+    asked_again(player)
+    assert player.queries[-1] == "curves=a&curves=c"
+    assert len(numbers(drawn(tab, "#error-chart path.o0"))) == 400
+    assert [each.split()[0] for each in texts(tab, ".error .key")][3:] == ["c", "drift"]
+    for name in "bde":
+        tick(name)
+    assert boxes(":disabled") == ["a", "f", "g"]
+    tick("c")
+    tick("f")  # takes the free colour
+    assert [each.split()[0] for each in texts(tab, ".error .key.o0")] == ["f"]
+    tab.evaluate("location.hash = '#model=f'")
+    tab.until("document.querySelector('#name').innerText === 'f'")
+    assert boxes(":checked") == ["b", "d", "e", "f"]
+    assert not texts(tab, ".error .key.o0")
+    assert len(texts(tab, ".error .key.data")) == 3
+    player.state = state(*models[:2])
+    tab.until("document.querySelectorAll('#models-rows tr').length === 2")
+    assert boxes(":checked") == ["b"]
+
+
+def test_curves_that_were_not_requested_stay(opened: Open) -> None:
+    a, b = lively("a", rows=40), lively("b", rows=30)
+    player, tab = opened(state(a, b))
+    for model in (b["prequential_error"], b["rates"]):
+        del model["curve"]
+    asked_again(player, 2)
+    assert player.queries[0] == ""
+    assert player.queries[-1] == "curves=a"
+    tab.evaluate("location.hash = '#model=b'")
+    tab.until("document.querySelector('#name').innerText === 'b'")
+    assert len(numbers(drawn(tab, "#error-chart path.c0"))) == 30
+    asked_again(player)
+    assert player.queries[-1] == "curves=b"
+
+
 def test_each_of_many_drift_alarms_has_a_mark(opened: Open) -> None:
     drift = [{"rows": i, "at": NOW - i, "detector": "adwin"} for i in range(1, 31)]
     _, tab = opened(state(lively(drift=drift)))
@@ -364,20 +479,20 @@ def test_each_of_many_drift_alarms_has_a_mark(opened: Open) -> None:
 
 def test_the_address_selects_a_model(opened: Open) -> None:
     _, tab = opened(dozen(), at="#model=arrival-delay")
-    assert tab.text("h2") == "arrival-delay"
+    assert tab.text("#name") == "arrival-delay"
 
 
 @pytest.mark.parametrize("at", ["#model=gone", "#model=%E0%A4%A", "#detail"])
 def test_an_unknown_address_selects_the_model_with_most_rows(opened: Open, at: str) -> None:
     _, tab = opened(dozen(), at=at)
-    assert tab.text("h2") == "tides"
+    assert tab.text("#name") == "tides"
 
 
 def test_removed_models_disappear(opened: Open) -> None:
     player, tab = opened(dozen(), at="#model=wind")
     player.state = state(lively("flow"), lively("tides"))
     tab.until("document.querySelectorAll('#models-rows tr').length === 2")
-    assert tab.text("h2") == "flow"
+    assert tab.text("#name") == "flow"
     player.state = state(lively("flow"))
     tab.until("!document.getElementById('models').checkVisibility()")
 
@@ -601,6 +716,93 @@ def test_rejected_token_is_requested_again(opened: Open) -> None:
     assert not shown(tab, "model")
 
 
+# -- snapshots, inputs -----------------------------------------------------------------------------
+
+
+def test_snapshot_and_rollback(opened: Open) -> None:
+    player, tab = opened(state(lively("a b")))
+    player.others["v2/models/a%20b/snapshot"] = 200, {"name": "a b", "version": 16_070}
+    tab.evaluate("document.getElementById('snapshot').click()")
+    tab.until("document.getElementById('outcome').innerText === 'Version 16,070 has a snapshot.'")
+    tab.evaluate("document.querySelector('#snapshots-rows tr:nth-child(2) button').click()")
+    assert tab.text("#confirm-what") == "Roll back a b to version 9,911?"
+    assert tab.text("#confirm-why") == (
+        "This undoes the 18,477 rows learned since 2026-11-22 22:44:06 UTC. "
+        "A rollback to version 16,070 would restore them."
+    )
+    assert tab.evaluate("document.activeElement.id") == "confirm-no"
+    tab.press("Enter", "\r")
+    assert not shown(tab, "confirm")
+    assert len(player.posted) == 1
+    tab.evaluate("document.querySelector('#snapshots-rows tr:nth-child(2) button').click()")
+    player.others["v2/models/a%20b/rollback"] = 507, {"error": "The disk is full."}
+    tab.evaluate("document.getElementById('confirm-yes').click()")
+    tab.until("document.getElementById('outcome').innerText === 'The disk is full.'")
+    assert tab.evaluate("document.getElementById('outcome').dataset.state") == "bad"
+    assert player.posted[-1] == ("v2/models/a%20b/rollback", {"to": 9_911})
+    assert not shown(tab, "confirm")
+
+
+def test_only_administrators_have_buttons(opened: Open) -> None:
+    _, tab = opened(state(lively(), roles=["learn", "predict"]))
+    assert not shown(tab, "snapshot")
+    assert not tab.evaluate("document.querySelectorAll('#snapshots-rows button').length")
+
+
+def test_current_version_has_no_button(opened: Open) -> None:
+    _, tab = opened(state(lively(version=15_120)))
+    assert texts(tab, "#snapshots-rows tr > :last-child") == [
+        "",
+        "Roll back",
+        "Roll back",
+        "Roll back",
+    ]
+
+
+def test_inputs_and_coefficients_are_requested_when_opened(opened: Open) -> None:
+    player, tab = opened(state(lively(), lively("b")))
+    assert not shown(tab, "inputs-found")
+    kinds = [("km", "FP64", None), ("road", "BYTES", None), ("wet", "BOOL", None),
+             ("day", "BYTES", {"content_type": "datetime"})]  # fmt: skip
+    inputs = [
+        {"name": name, "datatype": kind, "shape": [-1], **({"parameters": more} if more else {})}
+        for name, kind, more in kinds
+    ]
+    large = [
+        {"feature": "km", "output": "late", "value": -2.5, "standard_error": 0.125},
+        {"feature": ATTACK, "output": "early", "value": 1.0, "standard_error": None},
+    ]
+    found = {"version": "16070", "features": 900, "outputs": 3, "coefficients": large}
+    player.others["v2/models/flow"] = 200, {"inputs": inputs}
+    player.others["v2/models/flow/coefficients"] = 200, found
+    tab.evaluate("document.querySelector('summary').click()")
+    tab.until("document.getElementById('inputs-found').checkVisibility()")
+    assert tab.text("#inputs-why").startswith("Of version 16,070.")
+    assert texts(tab, "#inputs-rows tr") == [
+        "km\tnumber", "road\ttext", "wet\ttrue or false", "day\tdate",
+    ]  # fmt: skip
+    assert texts(tab, "#coefficients-rows tr") == [
+        "km\tlate\t−2.500\t0.1250", f"{ATTACK}\tearly\t1.000\t–",
+    ]  # fmt: skip
+    assert tab.text("#coefficients-more") == "largest 2 of 900 features × 3 outputs"
+    asked_again(player, 2)
+    assert player.requested == ["v2/models/flow", "v2/models/flow/coefficients"]
+    none = {"version": "0", "features": 0, "outputs": 0, "coefficients": []}
+    player.others["v2/models/b"] = (
+        200,
+        {"inputs": [{"name": "X", "datatype": "FP64", "shape": [-1, -1]}]},
+    )
+    player.others["v2/models/b/coefficients"] = 200, none
+    tab.evaluate("location.hash = '#model=b'")
+    tab.until("document.getElementById('inputs-why').innerText.startsWith('Of version 0.')")
+    assert texts(tab, "#inputs-rows tr") == ["X\tnot known before the first row"]
+    assert tab.text("#coefficients-rows").startswith("None:")
+    player.others["v2/models/flow"] = 503, {"error": "Not now."}
+    tab.evaluate("location.hash = '#model=flow'")
+    tab.until("document.getElementById('inputs-why').innerText === 'Not now.'")
+    assert not shown(tab, "inputs-found")
+
+
 # -- appearance and accessibility ------------------------------------------------------------------
 
 
@@ -644,9 +846,11 @@ def test_accessible_names_and_roles(opened: Open) -> None:
     for landmark in ("banner", "navigation", "main", "contentinfo"):
         assert roles.count(landmark) == 1, landmark
     assert roles.count("region") == 6
+    assert roles.count("checkbox") == 1 + 11
     for role, name in nodes:
         if role in {
             "button",
+            "checkbox",
             "combobox",
             "slider",
             "link",
@@ -659,7 +863,7 @@ def test_accessible_names_and_roles(opened: Open) -> None:
             assert name, role
     assert [name for role, name in nodes if role == "heading"] == [
         "onepass 0.1.0", "flow", "Prequential mean absolute error", "Throughput and latency",
-        "Last refused", "Sources", "Snapshots", "Drift",
+        "Refused, by reason", "Sources", "Snapshots", "Drift", "Inputs and coefficients",
     ]  # fmt: skip
     images = [name for role, name in nodes if role == "image"]
     assert len(images) == 3
@@ -667,11 +871,11 @@ def test_accessible_names_and_roles(opened: Open) -> None:
         "Prequential error: 2026-11-22 23:05:46 UTC, row 3,000, window 0.8178, all rows 0."
     )
     assert roles.count("slider") == 3
-    assert roles.count("columnheader") == 9 + 3 + 3 + 5 + 3 + 2
+    assert roles.count("columnheader") == 10 + 3 + 4 + 6 + 3 + 2
     assert roles.count("rowheader") == 12 + 2 + 4 + 2
     live = "[role=status], [role=alert], [aria-live]"
     ids = f"[...document.querySelectorAll('{live}')].map((each) => each.id).join()"
-    assert tab.evaluate(ids) == "link-text,disconnected-why,login-why,problem"
+    assert tab.evaluate(ids) == ("link-text,disconnected-why,login-why,problem,outcome,inputs-why")
 
 
 def test_all_controls_are_reached_with_the_keyboard(opened: Open) -> None:
@@ -691,7 +895,8 @@ def test_all_controls_are_reached_with_the_keyboard(opened: Open) -> None:
         })()""")
         assert rings, reached[-1]
     assert reached == [
-        "skip", "pause", "data", "data", "span", "unseen", "unseen", "unseen", "body",
+        "skip", "pause", "data", "data", "input", "with-baseline", "span", "unseen", "unseen",
+        "unseen", "snapshot", "button", "button", "button", "button", "summary", "body",
     ]  # fmt: skip
 
 

@@ -6,12 +6,13 @@
 const POLL = 1000; // milliseconds
 const MAX_WAIT = 30000;
 const TIMEOUT = 10000;
-const MAX_ROWS = { refused: 12, snapshots: 12, drift: 12, sources: 12 };
+const MAX_ROWS = { refused: 12, snapshots: 12, drift: 12, sources: 12, inputs: 100 };
+const MAX_COMPARED = 4;
 const MAX_TEXT = 300; // characters in a table
 const NONE = "–";
 const ABSENT = {
   class: "", parameters: "",
-  prequential_error: { name: "error", all: null, window: null, curve: [] },
+  prequential_error: { name: "error", all: null, window: null, r2: null, baseline: {}, curve: [] },
   rates: { curve: [] }, latency: { learn: {}, predict: {} }, drift: [], refused: [], snapshots: [],
   detectors: {}, positions: {},
 };
@@ -151,15 +152,17 @@ function fill(name, rows, none = "") {
 
 function write(node, { kind, parts }) {
   mark(node, { class: kind || null });
-  parts.forEach(({ tag = "span", text, ...attributes }, i) => {
+  parts.forEach(({ tag = "span", text = "", checked, ...attributes }, i) => {
     if (node.children.length <= i) node.append(make(tag));
     put(node.children[i], text);
     mark(node.children[i], attributes);
+    if (checked !== undefined) node.children[i].checked = checked;
   });
 }
 
 // -- charts ---------------------------------------------------------------------------------------
 
+const MIN_DRAG = 8; // pixels
 const LETTER = 6.6; // width of a digit of axis labels, in pixels
 const [ABOVE, RIGHT, BELOW] = [10, 16, 20];
 const MAX_LINES = 24; // vertical lines of marks; more would hide the curves
@@ -225,7 +228,7 @@ const nearest = (xs, x) =>
 /** Curves over time in a figure, with a cursor for pointer and keyboard. */
 class Chart {
   constructor(id, { name, names, format, heading = "" }) {
-    Object.assign(this, { name, names, format, chosen: null, xs: [], curves: [], marks: [] });
+    Object.assign(this, { name, names, format, chosen: null, xs: [], curves: [], others: [], marks: [] });
     this.readout = make("p", { class: "readout number" });
     this.scale = make("span", { class: "scale" });
     this.empty = make("p", { class: "empty" }, "No data yet.");
@@ -248,12 +251,42 @@ class Chart {
     new ResizeObserver(() => this.draw()).observe(this.plot);
   }
 
-  /** Show `curves` over the ascending times `xs`, in seconds since 1970; `marks`: [time, name]. */
-  show(xs, curves, { marks = [], label = moment } = {}) {
-    const now = JSON.stringify([xs, curves, marks]);
+  /** Call `select` with the times of a drag of the mouse, and with null on a double click. */
+  selectable(select) {
+    const band = draw("rect", { class: "band", y: ABOVE });
+    let from = null;
+    const x = (event) => event.clientX - this.svg.getBoundingClientRect().left;
+    this.plot.addEventListener("pointerdown", (event) => {
+      if (event.pointerType !== "mouse" || event.button !== 0 || !this.places) return;
+      from = x(event);
+      this.plot.setPointerCapture(event.pointerId);
+    });
+    this.plot.addEventListener("pointermove", (event) => {
+      if (from === null) return;
+      const [left, right] = [from, x(event)].toSorted((a, b) => a - b);
+      mark(band, { x: left, width: right - left, height: Math.max(0, this.floor - ABOVE) });
+      if (right - left >= MIN_DRAG) this.svg.append(band);
+    });
+    for (const each of ["pointerup", "pointercancel"]) {
+      this.plot.addEventListener(each, (event) => {
+        const times = [from, x(event)].toSorted((a, b) => a - b).map((place) => this.timeAt?.(place));
+        if (from !== null && band.isConnected && each === "pointerup") select(times);
+        band.remove();
+        from = null;
+      });
+    }
+    this.plot.addEventListener("dblclick", () => select(null));
+  }
+
+  /**
+   * Show `curves` over the ascending times `xs`, in seconds since 1970; `marks`: [time, name];
+   * `others`: curves with a name, the index of a colour, and times of their own.
+   */
+  show(xs, curves, { marks = [], label = moment, others = [] } = {}) {
+    const now = JSON.stringify([xs, curves, marks, others]);
     if (now === this.shown) return;
     const at = this.chosen === null ? null : this.xs[this.chosen];
-    Object.assign(this, { xs, curves, label, shown: now });
+    Object.assign(this, { xs, curves, others, label, shown: now });
     this.marks = marks.filter(([x]) => x >= xs[0] && x <= xs.at(-1));
     this.chosen = at === null || !xs.length ? null : nearest(xs, at);
     this.draw();
@@ -267,6 +300,11 @@ class Chart {
     const values = this.curves.map((ys, k) => `${this.names[k]} ${this.format(ys[at])}`.trim());
     const read = last < 0 ? [] : [this.label(this.xs[at], at), ...values];
     const keys = read.map((each, k) => [each, k && values.length > 1 ? `key c${k - 1}` : ""]);
+    for (const { name, colour, xs, ys } of last < 0 ? [] : this.others) {
+      const value = this.format(ys[nearest(xs, this.xs[at])]);
+      keys.push([`${name} ${value}`, `key data o${colour}`]);
+      read.push(`${name} ${value}`);
+    }
     if (this.marks.length) keys.push(["drift", "key mark"]);
     if (this.read !== JSON.stringify(keys)) {
       this.read = JSON.stringify(keys);
@@ -293,7 +331,7 @@ class Chart {
     this.empty.hidden = this.xs.length > 0;
     mark(this.svg, { viewBox: `0 0 ${Math.max(width, 1)} ${Math.max(height, 1)}` });
     this.svg.replaceChildren();
-    const values = this.curves.flat().filter((each) => each !== null);
+    const values = [...this.curves, ...this.others.map(({ ys }) => ys)].flat().filter((each) => each !== null);
     if (values.length && width > 60 && height > 40) this.compose(width, height, values);
     this.look(this.chosen);
   }
@@ -306,6 +344,7 @@ class Chart {
     this.floor = height - BELOW;
     const across = (x) => left + ((x - first) / (last - first)) * (width - left - RIGHT);
     const up = (value) => this.floor - y.place(value) * (this.floor - ABOVE);
+    this.timeAt = (x) => first + ((x - left) / (width - left - RIGHT)) * (last - first);
     this.places = this.xs.map(across);
     this.levels = this.curves.map((ys) => ys.map((each) => (each === null ? null : up(each))));
     const axes = draw("g", { class: "axis" });
@@ -327,7 +366,10 @@ class Chart {
         ...(this.marks.length > MAX_LINES ? [] : [draw("path", { d: `M${at} ${ABOVE}V${this.floor}` })]));
     });
     const lines = this.levels.map((ys, k) => draw("path", { class: `line c${k}`, d: path(this.places, ys) }));
-    this.svg.append(axes, ...marks, ...lines.reverse()); // the first curve on top
+    const others = this.others.map(({ colour, xs, ys }) => draw("path", {
+      class: `line o${colour}`, d: path(xs.map(across), ys.map((each) => (each === null ? null : up(each)))),
+    }));
+    this.svg.append(axes, ...marks, ...others, ...lines.reverse()); // the first curve on top
     put(this.scale, y.log ? "log scale" : "");
   }
 }
@@ -336,7 +378,7 @@ class Chart {
 
 const perSecond = (x) => `${rate(x)} rows/s`;
 const charts = {
-  error: new Chart("error-chart", { name: "Prequential error", names: ["window", "all rows"], format: amount }),
+  error: new Chart("error-chart", { name: "Prequential error", names: ["window", "all rows", "baseline"], format: amount }),
   learned: new Chart("learned-chart",
     { name: "Rows learned per second", names: [""], format: perSecond, heading: "Learned" }),
   predicted: new Chart("predicted-chart",
@@ -360,21 +402,24 @@ function showModel(model) {
     made: model.class && `${model.class}(${model.parameters})`,
     "error-name": `Prequential ${error.name}`, "error-window-of": error.name + last,
     "error-window": amount(error.window), "error-all": `${amount(error.all)} over all rows`,
+    "baseline-window": amount(error.baseline.window), r2: three(error.r2),
+    "baseline-all": `${amount(error.baseline.all)} over all rows`,
+    "baseline-name": `baseline${error.baseline.name ? `: ${error.baseline.name}` : ""}`,
     "rows-seen": count(model.rows_seen), version: `version ${count(model.version)}`,
     learned: rate(rates.learned), predicted: rate(rates.predicted), memory: size(model.nbytes),
     "labels-pending": count(model.labels_pending), "rows-refused": count(model.rows_refused),
   };
   for (const [id, shown] of Object.entries(texts)) put(id, shown);
+  reveal("r2-figure", error.r2 !== null);
   showCurves(model);
   fill("latency", ["learn", "predict"].map((verb) => [
     head(words(verb)), number(duration(latency[verb].p50)), number(duration(latency[verb].p99)),
   ]));
-  fill("refused", model.refused.map((each) => [when(each.at), whole(each.rows), words(each.why)]),
-    "No rows were refused.");
-  fill("snapshots", model.snapshots.toSorted((a, b) => b.version - a.version).map((each) => [
-    head(whole(each.version)), whole(each.rows_seen), when(each.at), words(each.why),
-    number(size(each.nbytes)),
-  ]), "No snapshot yet.");
+  fill("refused", model.refused.map((each) => [
+    when(each.at), { ...when(each.first), kind: "when mid" }, cell("number", { text: count(each.rows), title: `refused ${count(each.times)} times` }), words(each.why),
+  ]), "No rows were refused.");
+  showSnapshots(model);
+  if (find("inputs").open && described !== model.name) describeInputs(model.name);
   fill("drift", model.drift.toReversed().map((each) => [
     whole(each.rows), when(each.at), words(each.detector),
   ]), Object.keys(model.detectors).length ? "No alarm yet." : "No drift detector. Start the server with one, such as --drift adwin.");
@@ -383,14 +428,25 @@ function showModel(model) {
   ]), "No source. Rows are learned from requests only.");
 }
 
+const timed = (model) => model.prequential_error.curve.filter(([, , , at]) => at !== null); // points of former versions have no time
+
 function showCurves(model) {
-  const points = model.prequential_error.curve.filter(([, , , at]) => at !== null); // points of former versions have no time
-  const from = (1 - Number(find("span").value)) * (points.at(-1)?.[0] ?? 0);
-  const curve = points.filter(([rows]) => rows >= from);
-  const values = [2, 1].map((k) => curve.map((point) => point[k]));
+  const points = timed(model);
+  const latest = points.at(-1)?.[3] ?? 0;
+  const [from, to] = selected ?? [latest - Number(find("span").value), latest];
+  const within = ([, , , at]) => at >= from && at <= to;
+  const curve = points.filter(within);
+  const values = (find("with-baseline").checked ? [2, 1, 4] : [2, 1]).map((k) => curve.map((point) => point[k] ?? null));
+  const others = overlaid().map((each) => {
+    const theirs = timed(each).filter(within);
+    const [xs, ys] = [3, 2].map((k) => theirs.map((point) => point[k]));
+    return { name: each.name, colour: compared.get(each.name), xs, ys };
+  });
+  put(charts.error.empty, points.length ? "No data in this time." : "No data yet.");
   charts.error.show(curve.map(([, , , at]) => at), values, {
     marks: model.drift.map((each) => [each.at, `drift at row ${count(each.rows)}`]),
     label: (at, i) => `${moment(at)}, row ${count(curve[i][0])}`,
+    others: others.filter(({ xs }) => xs.length),
   });
   reveal("span", points.length > 0);
   const rates = model.rates.curve;
@@ -402,6 +458,21 @@ function showCurves(model) {
 
 const address = (name) => `#model=${encodeURIComponent(name)}`;
 
+/** Whether the recent error of another model can be drawn in the chart of the chosen model. */
+function comparable(model, own = models[chosen()]) {
+  return model.name !== own.name && Boolean(model.class) && model.prequential_error.name === own.prequential_error.name;
+}
+
+const overlaid = () => models.filter((model) => compared.has(model.name) && comparable(model));
+
+function compare(name, shown) {
+  const free = [...Array(MAX_COMPARED).keys()].find((k) => ![...compared.values()].includes(k));
+  if (shown) compared.set(name, free);
+  else compared.delete(name);
+  refresh();
+  show();
+}
+
 function showOverview(chosen) {
   reveal("models", models.length > 1);
   const all = describe(models);
@@ -410,9 +481,14 @@ function showOverview(chosen) {
     const current = i === chosen ? "true" : null;
     const link = { tag: "a", text: name, class: "data", href: address(name), "aria-current": current };
     const wide = [rate(rates.predicted), size(model.nbytes), count(model.labels_pending), count(model.rows_refused)];
+    const box = {
+      tag: "input", type: "checkbox", value: name, "aria-label": `Compare ${name}`, checked: compared.has(name),
+      hidden: current && "", class: compared.has(name) ? `o${compared.get(name)}` : null,
+      disabled: comparable(model, models[chosen]) && (compared.has(name) || compared.size < MAX_COMPARED) ? null : "",
+    };
     const cells = [
       head(cell("", link, { text: all[i].slice(0, MAX_TEXT), class: "data of" })), cell("", chip(model)),
-      whole(model.rows_seen), cell("number", { text: amount(error.window), title: error.name }),
+      whole(model.rows_seen), cell("number", { text: amount(error.window), title: error.name }), cell("compare", box),
       cell("number mid", { text: rate(rates.learned) }),
       ...wide.map((text) => cell("number wide", { text })),
     ];
@@ -420,9 +496,125 @@ function showOverview(chosen) {
   }));
 }
 
+// -- snapshots ------------------------------------------------------------------------------------
+
+const admin = () => roles.includes("admin");
+
+function showSnapshots(model) {
+  const act = admin() && model.version !== undefined;
+  for (const each of ["snapshot", "snapshots-act"]) reveal(each, act);
+  fill("snapshots", model.snapshots.toSorted((a, b) => b.version - a.version).map((each) => {
+    const button = {
+      tag: "button", type: "button", text: "Roll back", value: each.version,
+      "aria-label": `Roll back to version ${count(each.version)}`, hidden: each.version === model.version ? "" : null,
+    };
+    const cells = [
+      head(whole(each.version)), whole(each.rows_seen), when(each.at), words(each.why),
+      cell("number mid", { text: size(each.nbytes) }),
+    ];
+    return act ? [...cells, cell("", button)] : cells;
+  }), "No snapshot yet.");
+  if (acted !== model.name) report(model.name, "");
+}
+
+/** Show the result of an operation on a model until another model is shown. */
+function report(name, text, state = "good") {
+  acted = name;
+  put("outcome", text);
+  mark(find("outcome"), { "data-state": state });
+}
+
+/** Request an operation on a model, and report its result. */
+async function act(name, verb, body, done) {
+  report(name, "Please wait.", "wait");
+  try {
+    const reply = await fetch(`${place(name)}/${verb}`, {
+      method: "POST", headers: authorization(), body: JSON.stringify(body), signal: AbortSignal.timeout(6 * TIMEOUT),
+    });
+    const found = await reply.json();
+    if (!reply.ok) throw new Error(found.error);
+    report(name, done(count(found.version)));
+  } catch (error) {
+    report(name, error instanceof TypeError ? "The server cannot be reached." : error.message, "bad");
+  }
+  refresh();
+}
+
+function confirmRollback(version) {
+  const model = models[chosen()];
+  const snapshot = model.snapshots.find((each) => each.version === version);
+  if (!snapshot) return;
+  const [to, before, rows] = [count(version), count(model.version), model.rows_seen - snapshot.rows_seen];
+  put("confirm-what", `Roll back ${model.name} to version ${to}?`);
+  put("confirm-why", `This undoes the ${count(rows)} ${rows === 1 ? "row" : "rows"} learned since ${moment(snapshot.at)}. `
+    + `A rollback to version ${before} would restore them.`);
+  find("confirm-yes").onclick = () => {
+    find("confirm").close();
+    act(model.name, "rollback", { to: version }, (now) => `Rolled back to version ${to}, as version ${now}. A rollback to version ${before} undoes this.`);
+  };
+  find("confirm").showModal();
+}
+
+// -- inputs and coefficients ----------------------------------------------------------------------
+
+const KINDS = { BOOL: "true or false", BYTES: "text" };
+
+function kindOf({ datatype, shape, parameters }) {
+  if (shape.length > 1) return shape[1] < 0 ? "not known before the first row" : `${count(shape[1])} numbers`;
+  return parameters?.content_type === "datetime" ? "date" : (KINDS[datatype] ?? "number");
+}
+
+/** Request the inputs and coefficients of a model, and show them. */
+async function describeInputs(name) {
+  described = name;
+  reveal("inputs-found", false);
+  put("inputs-why", "Please wait.");
+  try {
+    const [{ inputs }, { version, features, outputs, coefficients }] = await Promise.all(["", "/coefficients"].map(async (part) => {
+      const reply = await fetch(`${place(name)}${part}`, { headers: authorization(), signal: AbortSignal.timeout(TIMEOUT) });
+      const found = await reply.json();
+      if (!reply.ok) throw new Error(found.error);
+      return found;
+    }));
+    if (described !== name) return;
+    put("inputs-why", `Of version ${count(Number(version))}. Open again for the current version.`);
+    fill("inputs", inputs.map((each) => [head(words(each.name, "data code")), words(kindOf(each))]));
+    fill("coefficients", coefficients.map(({ feature, output, value, standard_error: error }) => [
+      head(words(feature, "data code")), ...(outputs > 1 ? [words(output)] : []), number(amount(value)), number(amount(error)),
+    ]), "None: the model is not linear, or has not learned a row.");
+    const parts = [`${count(features)} features`, ...(outputs > 1 ? [`${count(outputs)} outputs`] : [])];
+    put("coefficients-more", coefficients.length < features * outputs ? `largest ${count(coefficients.length)} of ${parts.join(" × ")}` : "");
+    reveal("coefficients-output", outputs > 1);
+    reveal("inputs-found", true);
+  } catch (error) {
+    if (described === name) put("inputs-why", error instanceof TypeError ? "The server cannot be reached." : error.message);
+  }
+}
+
+// -- the first model ------------------------------------------------------------------------------
+
+/** Show commands that create a model, and that learn the first row of a model. */
+function showStart(model) {
+  const name = model?.name ?? "first";
+  const header = token ? " -H 'Authorization: Bearer TOKEN'" : "";
+  const url = new URL(place(name), location.href.split("#")[0]).href.replaceAll("'", "%27");
+  const texts = {
+    "start-name": model ? `${name} has learned no row` : "The server has no models",
+    "start-create-why": `Create a model${admin() ? "" : ", with a token of the role admin"}:`,
+    "start-create-command": `curl -X PUT '${url}'${header} -d '{"model": "rls"}'`,
+    "start-learn-command": `curl '${url}/learn'${header} -d '{"x": {"km": 3.0}, "y": 7}'`,
+  };
+  for (const [id, text] of Object.entries(texts)) put(id, text);
+  reveal("start-create", !model);
+}
+
 // -- the server -----------------------------------------------------------------------------------
 
 let models = [];
+let roles = [];
+const compared = new Map(); // names of models in the chart of another one: indices of their colours
+let selected = null; // times between which the chart shows points
+let acted, described; // names of the models of the last operation, and of the inputs shown
 let server = null; // time of the server, and time of the page when it was received
 let retryAt = null;
 let token = stored();
@@ -443,6 +635,10 @@ function stored(given) {
   }
 }
 
+/** URL of a model, relative to the page. */
+const place = (name) => `v2/models/${encodeURIComponent(name)}`;
+const authorization = () => (token ? { Authorization: `Bearer ${token}` } : {});
+
 /** Index of the model that the URL names; by default of the model with the most rows. */
 function chosen() {
   const named = models.findIndex((each) => address(each.name) === location.hash);
@@ -454,7 +650,9 @@ function show() {
   const model = models[chosen()];
   showOverview(chosen());
   reveal("model", Boolean(model));
-  reveal("nothing", server !== null && !model);
+  const unlearned = server !== null && (!model || model.rows_seen === 0);
+  reveal("start", unlearned);
+  if (unlearned) showStart(model);
   if (model) showModel(model);
   const title = model ? `${model.error ? "! " : ""}${model.name} · onepass` : "onepass";
   if (document.title !== title) document.title = title;
@@ -470,7 +668,16 @@ function link(state, text, ...controls) {
 }
 
 function live(state) {
-  models = state.models.map((model) => ({ ...ABSENT, ...model }));
+  const former = new Map(models.map((each) => [each.name, each]));
+  models = state.models.map((model) => {
+    const full = { ...ABSENT, ...model };
+    for (const part of ["prequential_error", "rates"]) { // curves that were not requested stay
+      full[part] = { ...ABSENT[part], curve: former.get(model.name)?.[part].curve ?? [], ...full[part] };
+    }
+    return full;
+  });
+  roles = state.roles;
+  for (const name of compared.keys()) if (!models.some((each) => each.name === name)) compared.delete(name);
   server = { now: state.now, at: performance.now() };
   put("onepass", state.onepass.split("+")[0]);
   show();
@@ -508,8 +715,8 @@ async function poll(mine) {
   request = new AbortController();
   const signal = AbortSignal.any([request.signal, AbortSignal.timeout(TIMEOUT)]);
   try {
-    const headers = token ? { Authorization: `Bearer ${token}` } : {};
-    const reply = await fetch("state", { headers, cache: "no-store", signal });
+    const curves = models.length ? [models[chosen()], ...overlaid()].map(({ name }) => ["curves", name]) : [];
+    const reply = await fetch(`state?${new URLSearchParams(curves)}`, { headers: authorization(), cache: "no-store", signal });
     wait = Math.min(Number(reply.headers.get("Retry-After")), 300) * 1000;
     why = reply.ok ? "The response of the server is invalid" : `The server responded with status ${reply.status}`;
     const state = reply.ok ? await reply.json() : null;
@@ -549,9 +756,38 @@ find("login").addEventListener("submit", (event) => {
   if (/^[\x21-\x7e]+$/.test(given)) unlock(given);
   else put("login-why", "A token must consist of ASCII characters without spaces.");
 });
-find("span").addEventListener("change", show);
+find("span").addEventListener("change", () => {
+  selected = null;
+  show();
+});
+find("with-baseline").addEventListener("change", show);
+charts.error.selectable((times) => {
+  selected = times;
+  find("span").value = times ? "selected" : "Infinity";
+  show();
+});
+find("models-rows").addEventListener("change", ({ target }) => compare(target.value, target.checked));
+find("snapshot").addEventListener("click", () => {
+  act(models[chosen()].name, "snapshot", undefined, (version) => `Version ${version} has a snapshot.`);
+});
+find("snapshots-rows").addEventListener("click", ({ target }) => {
+  if (target.localName === "button") confirmRollback(Number(target.value));
+});
+find("confirm-no").addEventListener("click", () => find("confirm").close());
+find("inputs").addEventListener("toggle", () => {
+  described = null;
+  if (server) show();
+});
+for (const each of document.querySelectorAll(".command button")) {
+  each.hidden = !navigator.clipboard;
+  each.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(each.parentNode.querySelector("code").textContent);
+    put(each, "Copied");
+  });
+}
 window.addEventListener("hashchange", () => {
   show();
+  refresh();
   if (location.hash.startsWith("#model=")) find("name").scrollIntoView({ block: "nearest" });
 });
 document.addEventListener("visibilitychange", refresh);
