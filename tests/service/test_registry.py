@@ -120,7 +120,7 @@ def test_failed_detector_does_not_stop_the_model(
         registry.open_all()
         served = registry["m"] if registry.names else registry.create("m", op.RLSRegressor())
         served.durable.learn(X, Y)
-        [model] = state(registry).models
+        [model] = state(registry, ["predict"]).models
         assert "broken has failed and is disabled: math domain error" in str(model.error)
         assert 'onepass_drift_detector_active{detector="broken",model="m"} 0' in exposition(
             registry, {}

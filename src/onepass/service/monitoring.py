@@ -143,7 +143,7 @@ _RECENT_POINTS = 150  # points of such a span
 _OUTLIER = 6.0  # an outlier's error exceeds this many root mean square errors
 _SECONDS = 120  # length of the curve of rates
 _MAX_REFUSED = 20  # reasons of refusals
-_VARYING = re.compile(r"(?<= got )[^'.]*'[^']*'|[^\s'\"`]*\d[^\s'\"`]*")
+_VARYING = re.compile(r"(?<= got )[^'.]*'[^']*'|[^\s'\"`]{0,40}\d[^\s'\"`]*")
 """Matches what differs between refusals of one reason: values, and words with digits."""
 _BUCKETS = (
     0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
@@ -540,25 +540,16 @@ class Gauges:
         y, predictions = zip(*self._tally.last, strict=True)
         return np.concatenate(y), np.concatenate(predictions)
 
-    def rates(self, *, curve: bool = True) -> dict[str, Any]:
-        """Return rows per second over the last ten whole seconds, and for each second.
-
-        Parameters
-        ----------
-        curve : bool, default True
-            Whether to include the curve.
-        """
+    def rates(self) -> dict[str, Any]:
+        """Return rows per second over the last ten whole seconds, and for each second."""
         now = int(time.monotonic())
         with self._lock:
             rates = {second: (learned, predicted) for second, learned, predicted in self._rates}
         last = [rates.get(now - back, (0, 0)) for back in range(1, 11)]
         first = min(max(now - min(rates, default=now), 1), _SECONDS)
+        curve = [[back, *rates.get(now - back, (0, 0))] for back in range(first, 0, -1)]
         learned, predicted = (sum(each) / len(last) for each in zip(*last, strict=True))
-        found: dict[str, Any] = {"learned": learned, "predicted": predicted}
-        if curve:
-            seconds = range(first, 0, -1)
-            found["curve"] = [[back, *rates.get(now - back, (0, 0))] for back in seconds]
-        return found
+        return {"learned": learned, "predicted": predicted, "curve": curve}
 
     def duration_samples(self) -> Iterator[tuple[str, dict[str, str], float]]:
         """Yield name, labels and value of each sample of the histogram of durations."""

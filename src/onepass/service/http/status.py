@@ -189,6 +189,9 @@ def state(registry: ModelRegistry, roles: Collection[str], curves: Collection[st
 
 def _model_state(served: ModelServer, folder: Path, *, curve: bool) -> ModelState:
     durable, gauges = served.durable, served.gauges
+    rates = gauges.rates()
+    if not curve:
+        del rates["curve"]
     text = pathless(repr(durable.frozen_copy).partition("(")[2], folder)
     error = served.error or served.source_error or gauges.drift.error
     sources = {each.source.name: None for each in served.consumers if not each.positions}
@@ -205,7 +208,7 @@ def _model_state(served: ModelServer, folder: Path, *, curve: bool) -> ModelStat
             "nbytes": nbytes(durable.frozen_copy),
             "labels_pending": served.writer.pending,
             "prequential_error": gauges.prequential_error(curve=curve),
-            "rates": gauges.rates(curve=curve),
+            "rates": rates,
             "latency": gauges.latency(),
             "drift": list(gauges.drift.marks),
             "refused": gauges.refused[::-1],
