@@ -421,6 +421,7 @@ def test_models_of_a_class_show_the_parameters_that_differ(opened: Open) -> None
 
 def test_other_models_can_be_compared(opened: Open) -> None:
     models = [lively(name, rows=400, seed=i) for i, name in enumerate("abcdef")]
+    models[2]["prequential_error"]["curve"].insert(0, [1, 9.0, 9.0, NOW - 9000])
     accuracy = lively("g", rows=1)
     accuracy["prequential_error"]["name"] = "accuracy"
     player, tab = opened(state(*models, accuracy), at="#model=a")
@@ -438,6 +439,7 @@ def test_other_models_can_be_compared(opened: Open) -> None:
     asked_again(player)
     assert player.queries[-1] == "curves=a&curves=c"
     assert len(numbers(drawn(tab, "#error-chart path.o0"))) == 400
+    assert numbers(drawn(tab, "#error-chart path.o0"))[0][0] > 20  # within the axes
     assert [each.split()[0] for each in texts(tab, ".error .key")][3:] == ["c", "drift"]
     for name in "bde":
         tick(name)

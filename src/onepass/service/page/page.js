@@ -437,8 +437,9 @@ function showCurves(model) {
   const within = ([, , , at]) => at >= from && at <= to;
   const curve = points.filter(within);
   const values = (find("with-baseline").checked ? [2, 1, 4] : [2, 1]).map((k) => curve.map((point) => point[k] ?? null));
+  const drawn = (at) => at >= curve[0]?.[3] && at <= curve.at(-1)[3];
   const others = overlaid().map((each) => {
-    const theirs = timed(each).filter(within);
+    const theirs = timed(each).filter(([, , , at]) => drawn(at));
     const [xs, ys] = [3, 2].map((k) => theirs.map((point) => point[k]));
     return { name: each.name, colour: compared.get(each.name), xs, ys };
   });
@@ -577,7 +578,7 @@ async function describeInputs(name) {
       return found;
     }));
     if (described !== name) return;
-    put("inputs-why", `Of version ${count(Number(version))}. Open again for the current version.`);
+    put("inputs-why", `Of version ${count(Number(version))}. Coefficients of a pipeline belong to its transformed, such as scaled, columns.`);
     fill("inputs", inputs.map((each) => [head(words(each.name, "data code")), words(kindOf(each))]));
     fill("coefficients", coefficients.map(({ feature, output, value, standard_error: error }) => [
       head(words(feature, "data code")), ...(outputs > 1 ? [words(output)] : []), number(amount(value)), number(amount(error)),
