@@ -21,6 +21,7 @@ from durable_files import query
 import onepass as op
 from cases import snapshot
 from onepass.service.journal import Journal
+from onepass.service.model import learn_block
 from onepass.service.requests import decode_rows
 from onepass.validation.rows import Rows
 
@@ -169,9 +170,7 @@ def read_log(path: Path) -> list[LoggedBlock]:
 
 def replay(log: Sequence[LoggedBlock], model: Any) -> list[Any]:
     """Learn the log without interruption; the predictions of each block before it was learned."""
-    return [
-        model.test_then_train(each.block.X, each.block.y, **each.block.keywords) for each in log
-    ]
+    return [learn_block(model, each.block) for each in log]
 
 
 @dataclass

@@ -234,6 +234,15 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
          f"onepass_rows_learned_total{{{MODEL}}}": "0+100x40"},
         "15m", "40m",
     ),
+    "OnepassSchemaViolations": (
+        {f"onepass_schema_violations_total{{{MODEL}}}": "0x20 0+2x20",
+         f"onepass_rows_learned_total{{{MODEL}}}": "0+100x40"},
+        "15m", "40m",
+    ),
+    "OnepassNoBetterThanBaseline": (
+        {f"onepass_r2{{{MODEL}}}": "0.5x5 -1x40", f"onepass_rows_learned_total{{{MODEL}}}": "2000x50"},
+        "5m", "30m",
+    ),
     "OnepassDrift": ({f"onepass_drift_alarms_total{{{MODEL}}}": "0x5 1x20"}, "3m", "8m"),
     "OnepassDriftDetectorFailed": (
         {f'onepass_drift_detector_active{{detector="adwin", {MODEL}}}': "1x5 0x20"}, "3m", "8m",

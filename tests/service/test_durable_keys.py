@@ -267,6 +267,7 @@ def test_many_expired_keys_are_deleted_in_steps(
             *({"X": X[i : i + 1], "y": Y[i : i + 1], "key": str(i)} for i in range(25)),
         )
         durable.predict_pending(X[:15], seconds=10.0)
+        durable.commit_pending()
         durable._writer._tick_at = float("inf")  # no maintenance between the calls
         durable._writer._began += 2000.0
         left = []
