@@ -125,6 +125,29 @@ def test_metrics_files_that_do_not_match_are_ignored(tmp_path: Path) -> None:
     assert other.state()["rows"] == 0
 
 
+def test_metrics_are_written_only_if_they_have_changed(tmp_path: Path) -> None:
+    X, y = stream(30)
+    path = tmp_path / "m.gauges"
+
+    def written() -> int:
+        metrics_file.write(gauges)
+        return path.stat().st_ino
+
+    held, gauges, metrics_file = durable(tmp_path)
+    with held:
+        held.learn(X, y)
+        first = written()
+        assert written() == first
+    held, gauges, metrics_file = durable(tmp_path)
+    with held:
+        assert written() == first
+        gauges.refuse(1, "why")
+        assert written() != first
+    again = Gauges(op.RLSRegressor(), window=50)
+    MetricsFile(path).read(again, 30)
+    assert (again.state()["rows"], again.rows_refused) == (30, 1)
+
+
 def errors_seen(gauges: Gauges, off: Any) -> None:
     gauges.learned(Rows(np.zeros((len(off), 1)), np.asarray(off)), np.zeros(len(off)))
 

@@ -230,6 +230,27 @@ def test_models_can_be_created_while_another_is_retired(tmp_path: Path) -> None:
         assert registry.create("going", op.RLSRegressor()).durable.rows_seen == 0
 
 
+def test_all_learners_are_closed_even_if_one_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = ModelRegistry(tmp_path)
+    names = [f"m{i}" for i in range(40)]
+    for name in names:
+        registry.create(name, op.RLSRegressor()).durable.learn([[1.0]], [1.0])
+    failing = registry["m7"]
+
+    def fail() -> None:
+        failing.durable.close()
+        raise StoreError("the disk has failed", "m7")
+
+    monkeypatch.setattr(failing, "close", fail)
+    with pytest.raises(StoreError, match="the disk has failed"):
+        registry.close()
+    for name in names:
+        with op.durable(tmp_path / f"{name}.db") as durable:
+            assert [each.why for each in durable.versions] == ["beginning", "close"]
+
+
 def test_number_of_pending_rows_of_a_request_is_limited(tmp_path: Path) -> None:
     with closing(ModelRegistry(tmp_path, max_queued=8)) as registry:
         served = registry.create("m", op.RLSRegressor())

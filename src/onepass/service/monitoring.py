@@ -23,11 +23,13 @@ missing, ahead of its learner or in another format is ignored, and counting star
 from __future__ import annotations
 
 import math
+import os
 import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from itertools import chain, groupby
 from pathlib import Path
 from threading import Lock
@@ -43,9 +45,8 @@ from onepass.evaluate.drift import counts_mistakes
 from onepass.evaluate.metrics import METRICS, R2
 from onepass.evaluate.naive import Majority, RunningMean
 from onepass.serialization import archive
-from onepass.serialization.atomic import atomic_write
-from onepass.service.model import predict_rows
 from onepass.serialization.codec import from_state, state_dict
+from onepass.service.model import predict_rows
 from onepass.types import Array
 from onepass.validation.rows import Rows
 
@@ -593,7 +594,7 @@ class MetricsFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._digest = path, b""
         # rows, rows of the snapshot (-1 before the first call), time
         self._written = (-1, -1, time.monotonic())
 
@@ -609,7 +610,9 @@ class MetricsFile:
         """
         state = None
         with suppress(OSError, OnepassError):
-            state = archive.loads(self._path.read_bytes(), str(self._path)).tree
+            data = self._path.read_bytes()
+            state = archive.loads(data, str(self._path)).tree
+            self._digest = sha256(data).digest()
         gauges.resume(state, seen)
 
     def maintain(self, gauges: Gauges, snapshot: int) -> None:
@@ -630,8 +633,17 @@ class MetricsFile:
             self.write(gauges)
 
     def write(self, gauges: Gauges) -> None:
-        """Write the metrics; ignore errors of the disk."""
+        """Write the metrics if they have changed; ignore errors of the disk."""
         with suppress(OSError, OnepassError):
             data = archive.dumps(gauges.state(), str(self._path), kind="gauges")
-            with atomic_write(self._path) as temporary:
-                temporary.write_bytes(data)
+            digest = sha256(data).digest()
+            if digest == self._digest:
+                return
+            # not ``atomic_write``, which lists the folder, here of thousands of learners
+            temporary = Path(f"{self._path}.new")
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self._path)
+            self._digest = digest

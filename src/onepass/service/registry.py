@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
@@ -328,6 +329,7 @@ _SUFFIX = ".db"
 _RETIRED = ".retired"
 _GAUGES = ".gauges"
 _FILES = 4  # file descriptors of a learner: file, log, shared memory and lock
+_CLOSERS = 16  # learners closed at once
 _PYTHON_FILES, _CONNECTIONS = 64, 32
 _SUFFIXES = ("", "-wal", _GAUGES, _SUFFIX)  # of all files of a learner
 
@@ -592,9 +594,10 @@ class ModelRegistry:
         """Learn the queued rows, and close all learners."""
         with self._retire_lock, self._lock:
             closing, self._served = self._served, {}
-            with ExitStack() as stack:  # closes all, even if one raises
+            # several at once, which overlaps their writes; closes all, even if one raises
+            with ThreadPoolExecutor(_CLOSERS) as pool, ExitStack() as stack:
                 for served in closing.values():
-                    stack.callback(served.close)
+                    stack.callback(pool.submit(served.close).result)
 
     def __getitem__(self, name: str) -> ModelServer:
         served = self._served.get(name)
