@@ -1,9 +1,11 @@
-"""Tables of the results of ``load.py``: requests per second, and memory over a long stream."""
+"""Tables of the results of ``load.py``, ``backups.py`` and ``strangers.py``."""
 
 from collections.abc import Iterable
 from statistics import median
 
 from cells import Found, table
+
+VERBS = ("learn", "infer")
 
 
 def load(found: Found) -> str:
@@ -34,6 +36,43 @@ def load(found: Found) -> str:
              ["thousand rows per second", *(f"{rate / 1000:.0f}" for *_, rate in points)]],
         ))  # fmt: skip
     return "\n\n".join(parts)
+
+
+def backups(found: Found) -> str:
+    """Return backups, rows and durations by means."""
+    rows = [["none", *("–",) * 6, *_quantiles(found["before"])]]
+    rows += [
+        [
+            one["name"], f"{one['backups']:,}", f"{one['rows']:,}", f"{one['lost']:,}",
+            f"{one['twice']:,}", f"{one['different']:,}",
+            " to ".join(f"{x:.2f}" for x in one["seconds"]), *_quantiles(one),
+        ]
+        for one in found["means"]
+    ]  # fmt: skip
+    head = ["backups by", "number", "rows in all copies", "lost", "twice", "other learner",
+            "seconds, median to max", "learn: median, ms", "p99, ms"]  # fmt: skip
+    return f"{found['rows']:,} rows, {found['a second']:.0f} per second.\n\n{table(head, rows)}"
+
+
+def _quantiles(one: Found) -> list[str]:
+    return [f"{one['p50 ms']:.1f}", f"{one['p99 ms']:.1f}"]
+
+
+def strangers(found: Found) -> str:
+    """Return memory, open files and latency by phase."""
+    head = ["", "memory, MB: max", "at the end", "open files: max", "at the end",
+            *(f"{verb}: p99, ms" for verb in VERBS), "requests of each kind"]  # fmt: skip
+    rows = [
+        [
+            one["name"], *(f"{x:.1f}" for x in one["MB"]), *(f"{x:,}" for x in one["files"]),
+            *(f"{one[f'{verb} p99 ms']:.1f}" for verb in VERBS), f"{one['requests']:,}",
+        ]
+        for one in found["phases"]
+    ]  # fmt: skip
+    return (
+        f"{found['connections']:,} connections per wave; timeouts of {found['timeout']:g} s; "
+        f"{found['files']:,} open files allowed.\n\n{table(head, rows)}"
+    )
 
 
 def _line(one: Found) -> list[str]:

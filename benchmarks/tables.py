@@ -16,7 +16,7 @@ from pathlib import Path
 from cells import Found, table, three, times
 from cost_tables import scale_constants, scale_jobs, scale_runs
 from kill_tables import kills
-from load_tables import load
+from load_tables import backups, load, strangers
 from speed_tables import speed, speed_aside, speed_losses, speed_notes, speed_windows
 
 RESULTS = Path(__file__).parent / "results"
@@ -483,6 +483,7 @@ def potentials(found: Found) -> str:
 
 
 TABLES: Tables = {
+    "backups": ("backups.json", backups),
     "conformal": ("probabilities.json", conformal),
     "cost": ("network.json", cost),
     "growth": ("growth.json", growth),
@@ -507,6 +508,7 @@ TABLES: Tables = {
     "kalman_filters": ("kalman.json", kalman_filters),
     "kalman_streams": ("kalman.json", kalman_streams),
     "potentials": ("potentials.json", potentials),
+    "strangers": ("strangers.json", strangers),
     "streams": ("streams.json", streams),
     "defaults": ("defaults.json", defaults),
     "scale_constants": ("scale_cost.json", scale_constants),
