@@ -240,7 +240,8 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
         "15m", "40m",
     ),
     "OnepassNoBetterThanBaseline": (
-        {f"onepass_r2{{{MODEL}}}": "0.5x5 -1x40", f"onepass_rows_learned_total{{{MODEL}}}": "2000x50"},
+        {f"onepass_r2{{{MODEL}}}": "0.5x5 -1x40",
+         f"onepass_rows_learned_total{{{MODEL}}}": "2000x50"},
         "5m", "30m",
     ),
     "OnepassDrift": ({f"onepass_drift_alarms_total{{{MODEL}}}": "0x5 1x20"}, "3m", "8m"),
