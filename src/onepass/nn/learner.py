@@ -23,6 +23,7 @@ the noise of a target, which lies within √(std² + noise) of the prediction.
 from __future__ import annotations
 
 import copy
+import math
 import os
 import warnings
 from abc import ABC, abstractmethod
@@ -53,16 +54,8 @@ from onepass.linalg import calibration
 from onepass.linalg.interrupt import Interrupt
 from onepass.nn.batch import Batch, RowsLike, numbers, refuse_width
 from onepass.nn.function import plain_mode
-from onepass.nn.loaders import pairs
-from onepass.nn.losses import (
-    Loss,
-    Objective,
-    Watch,
-    as_rows,
-    check,
-    targets,
-    to_predictions,
-)
+from onepass.nn.loaders import batches
+from onepass.nn.losses import CLASSES, TOKENS, Loss, RowLoss, Watch, check
 from onepass.nn.module import Network
 from onepass.nn.saving import arguments_of, save
 from onepass.nn.selection import find_nonfinite
@@ -79,6 +72,7 @@ _VERBS = {
         "the uncertainty"
     ),
 }
+_CHECKED_ROWS = 16  # rows on which a callable loss is checked
 _AT_ONCE = 1 << 22  # max entries of a Jacobian computed at once for standard deviations
 
 
@@ -110,10 +104,10 @@ class Learner(ABC):
         Updated in place. See :class:`~onepass.nn.module.Network` for the requirements.
     loss : {"squared", "one_hot", "cross_entropy"} or callable
         ``"squared"`` for regression; ``"one_hot"`` or ``"cross_entropy"`` for classes 0 … c − 1. Or
-        a function, such as ``torch.nn.HuberLoss()``, of the outputs (1, c) of one row and its
-        target, (1, c) numbers or a class (1,), which returns a number. It must be convex and twice
-        differentiable in the outputs, and requires ``noise`` > 0. Save such a learner's module
-        instead of the learner.
+        a loss of PyTorch, such as ``torch.nn.HuberLoss()``; or a function of the outputs (1, c) of
+        one row and its target, (1, c) numbers or a class (1,), which returns a number. It must be
+        convex and twice differentiable in the outputs, and requires ``noise`` > 0. The loss of a
+        row is not divided by class weights. Save such a learner's module instead of the learner.
     noise : float
         Noise variance R >= 0.
     learns : str or sequence of str
@@ -160,8 +154,7 @@ class Learner(ABC):
         self.loss = loss
         self.noise = validation.in_range(noise, "noise", low=0.0)
         check(loss, self.noise if self._fits else 1.0)
-        self._objective = Objective(loss) if callable(loss) else None
-        self._loss = "squared" if callable(loss) else str(loss)  # "one_hot" for other classes
+        self._row_loss = RowLoss(loss)
         self._watch = Watch()
         self.learns = learns
         self.block_update = bool(block_update)
@@ -178,6 +171,11 @@ class Learner(ABC):
         self._refuse_broken()
 
     # -- hooks -----------------------------------------------------------------------------------
+
+    @property
+    def _keeps_all(self) -> bool:
+        """Whether the order of the rows has no effect."""
+        return False
 
     def _network_class(self, module: object) -> type[Network]:
         """Return the class of the network of a module."""
@@ -200,8 +198,8 @@ class Learner(ABC):
         if self.calibration_ is not None:
             self.calibration_.reshape(4 + 2 * (self._outputs or 0))
         if self._shape is not None:
-            to_predictions(
-                self._loss, self.network.like.new_zeros(1, self._outputs or 1), self._shape
+            self._row_loss.predictions(
+                self.network.like.new_zeros(1, self._outputs or 1), self._shape
             )
         if self._wide is not None:
             self._wide.reshape(self.network.p)  # sharded modules have none
@@ -212,19 +210,27 @@ class Learner(ABC):
 
     @public
     def learn(
-        self, x: RowsLike | DataLoader[Any] | Dataset[Any], y: ArrayLike | Tensor | None = None
+        self,
+        x: RowsLike | DataLoader[Any] | Dataset[Any] | Iterator[Any],
+        y: ArrayLike | Tensor | None = None,
+        sample_weight: ArrayLike | Tensor | None = None,
     ) -> Self:
         """Learn rows, one after the other, or as one augmented row with ``block_update``.
 
         Parameters
         ----------
-        x : Tensor, array, or tuple, list or dict of them; or DataLoader or Dataset
-            n rows, in the form that the module's ``forward`` accepts. The batches of a DataLoader,
-            and the items of a Dataset, must be pairs (x, y); they are learned in one pass, and
-            tensors are moved to the module's device.
+        x : Tensor, array, or tuple, list or dict of them; or DataLoader, Dataset or iterator
+            n rows, in the form that the module's ``forward`` accepts. The batches of a DataLoader
+            or an iterator, and the items of a Dataset, are pairs (x, y), or dicts with the targets
+            as ``labels``, ``label``, ``targets``, ``target`` or ``y``; further elements, such as
+            the task labels of Avalanche, are ignored. They are learned in one pass, and tensors are
+            moved to the module's device.
         y : Tensor or array of shape (n,), (n, c) or (n, …)
-            Targets: c numbers for each row, or a class in 0 … c − 1 for each row. Predictions have
-            the same shape. Omit it for a DataLoader or a Dataset.
+            Targets: c numbers for each row, or a class in 0 … c − 1 for each row, or for each token
+            of a row. Predictions have the same shape. Omit it for batches.
+        sample_weight : Tensor or array of shape (n,), optional
+            Weights s >= 0: a row has the noise variance noise / s, and of OGD s times the loss.
+            Rows of weight 0 change nothing.
 
         Returns
         -------
@@ -250,29 +256,38 @@ class Learner(ABC):
             Once, if after 300, 400, 500, … rows the errors of all predictions exceed those of the
             mean of the targets, or of the most frequent class.
         TaskWarning
-            Once, if classes appear after the first 100 rows and all layers learn.
+            Once, if classes come one after the other, and the learner forgets the earlier ones.
         """
-        for rows, labels in pairs(x, y, self.network.device):
-            for _ in self._steps(rows, labels):
+        for each in batches(x, y, sample_weight, self.network.device):
+            for _ in self._steps(*each):
                 pass
         return self
 
     @public
-    def test_then_train(self, x: RowsLike, y: ArrayLike | Tensor) -> Tensor:
+    def test_then_train(
+        self,
+        x: RowsLike | DataLoader[Any] | Dataset[Any] | Iterator[Any],
+        y: ArrayLike | Tensor | None = None,
+        sample_weight: ArrayLike | Tensor | None = None,
+    ) -> Tensor:
         """Return prequential predictions: each row is predicted before it is learned.
 
         With ``block_update`` all rows of the call are predicted before the block is learned.
 
         Parameters
         ----------
-        x, y
+        x, y, sample_weight
             As in ``learn``.
 
         Returns
         -------
-        predictions : Tensor of the shape of y
+        predictions : Tensor of the shape of y, of all batches
         """
-        outputs = list(self._steps(x, y))
+        outputs = [
+            found
+            for each in batches(x, y, sample_weight, self.network.device)
+            for found in self._steps(*each)
+        ]
         return self._predictions(torch.cat(outputs)) if outputs else self.predict(x)
 
     @public
@@ -309,7 +324,7 @@ class Learner(ABC):
                 outputs, std = self._deviations(x, self._variances())
             return self._predictions(outputs), self._predictions(std)
         outputs = self.network.outputs(self.network.prepare(x))
-        if self._loss != "squared":
+        if self._row_loss.has_classes:
             bad = outputs.isnan().any(dim=1)
             if bool(bad.any()):  # synchronises with an accelerator
                 raise NumericalError(
@@ -323,12 +338,14 @@ class Learner(ABC):
                 )
         return self._predictions(outputs)
 
-    @available_if(lambda self: self.loss != "squared")
+    @available_if(lambda self: self._row_loss.has_classes)
     @public
     def predict_proba(self, x: RowsLike) -> Tensor:
-        """Predict probabilities of the classes 0 … c − 1, of shape (n, c) in float64.
+        """Predict probabilities, in float64.
 
-        With the cross-entropy, the softmax of the outputs. With ``loss="one_hot"``, the softmax of
+        Of classes 0 … c − 1, (n, c): the softmax of the outputs. Of a label 0 or 1, (n, 2), and of
+        several independent labels, (n, c), as with ``torch.nn.BCEWithLogitsLoss``: the sigmoid. Of
+        tokens, (n, tokens, classes). With ``loss="one_hot"``, the softmax of
         the outputs multiplied by a scale, plus an offset for each class, which minimise the log
         loss of the outputs before their rows were learned (:mod:`onepass.linalg.calibration`).
 
@@ -343,7 +360,7 @@ class Learner(ABC):
                 calibration.scale_and_offsets(self.calibration_), dtype=torch.float64
             )
             outputs = fitted[0] * outputs.double() + fitted[1:]
-        return outputs.double().softmax(dim=1)
+        return self._row_loss.probabilities(outputs, math.prod(self._shape or (1,)))
 
     @public
     def outputs(self, x: RowsLike) -> Tensor:
@@ -454,7 +471,7 @@ class Learner(ABC):
 
     def __sklearn_tags__(self) -> Tags:
         """Return scikit-learn's tags: classifier or regressor."""
-        classes = self._loss != "squared"
+        classes = self._row_loss.has_classes
         return Tags(
             estimator_type="classifier" if classes else "regressor",
             target_tags=TargetTags(required=True),
@@ -486,7 +503,7 @@ class Learner(ABC):
     def _predictions(self, outputs: Tensor) -> Tensor:
         """Convert outputs (n, c) to predictions of the shape of the learned targets."""
         refuse_width(outputs.shape[1], self._outputs or outputs.shape[1])
-        return to_predictions(self._loss, outputs, self._shape)
+        return self._row_loss.predictions(outputs, self._shape)
 
     def _variances(self) -> Any:
         """Return a function from gradients G (p, n·c) to the variances (n·c,) of outputs."""
@@ -501,7 +518,7 @@ class Learner(ABC):
     ) -> tuple[Tensor, Tensor]:
         """Return the outputs (n, c) and their standard deviations (1)."""
         net = self.network
-        if self._loss != "squared":
+        if self._row_loss.has_classes:
             raise ParameterError(
                 "`return_std` must be False for classes, got True with "
                 f"loss={self.loss!r}. A class has no standard deviation: use `outputs`."
@@ -566,7 +583,23 @@ class Learner(ABC):
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def _steps(self, x: RowsLike, y: ArrayLike | Tensor) -> Iterator[Tensor]:
+    def _checked_weights(
+        self, weights: ArrayLike | Tensor | None, n: int, like: Tensor
+    ) -> Tensor | None:
+        """Return the weights of rows (n,) in float64."""
+        if weights is None:
+            return None
+        found = numbers(weights, "sample_weight").to(like.device).double()
+        if found.shape != (n,) or not bool((found.isfinite() & (found >= 0.0)).all()):
+            raise ParameterError(
+                f"`sample_weight` must contain one finite number >= 0 for each of {n} rows, got "
+                f"shape {tuple(found.shape)}. Pass one weight per row."
+            )
+        return found
+
+    def _steps(
+        self, x: RowsLike, y: ArrayLike | Tensor, sample_weight: ArrayLike | Tensor | None = None
+    ) -> Iterator[Tensor]:
         """Take the steps; yield the outputs (n, c) before each step."""
         net = self.network
         rows = prepare_rows(net, x)
@@ -575,32 +608,32 @@ class Learner(ABC):
         n = len(rows)
         width = max(self._rows_a_step(n), 1)
         c, like = self._outputs_a_row(rows), self.network.like.to(net.dtype)
-        if self._objective is not None and n and not self.rows_seen_:
-            self._loss = "squared" if c == 1 or y.is_floating_point() else "one_hot"
-        target = targets(y, n, c, self._loss, like)
-        if self._objective is not None and n and not self.rows_seen_:
-            first_outputs = net.outputs(rows[:1])
-            self._objective.check(first_outputs, target[:1], classes=self._loss != "squared")
+        target = self._row_loss.targets(y, n, c, like)
+        weights = self._checked_weights(sample_weight, n, like)
+        if callable(self.loss) and n and not self.rows_seen_:
+            self._row_loss.check(net.outputs(rows[:_CHECKED_ROWS]), target[:_CHECKED_ROWS])
         if n > width:
             check_all_rows(net, rows, c)
         before = self._refused
-        found = set[str]()
+        found, classes = set[str](), self._row_loss.kind in {CLASSES, TOKENS}
         first = not self.rows_seen_
         for i in range(0, n, width):
             with self._exclusively():
-                outputs = self._atomic_step(rows, target, i, width)
+                outputs = self._atomic_step(rows, target, weights, i, width)
                 self._shape = tuple(y.shape[1:])
                 net.columns = rows.columns if first else net.columns
             self._warn_if_full(5)
-            classes = self._loss != "squared"
-            found |= self._watch.findings(outputs, target[i : i + width], classes=classes)
+            found |= self._watch.findings(
+                *self._row_loss.watched(outputs, target[i : i + width]), classes=classes
+            )
             yield outputs
-        noise = ", loss='one_hot' and noise > 0, such as noise=1.0" if self._fits else ""
-        if "new" in found and self.learns == "all":
+        if "sorted" in found and not self._keeps_all:
+            noise = " and noise=1.0" if self._fits else ""
             warnings.warn(
-                f"{self._where}: classes appeared after the first {self._watch.ROWS} rows, and "
-                "steps on all layers change the features of earlier classes: if classes come one "
-                f"after the other, use learns='last'{noise}.",
+                f"{self._where}: classes should recur, but in the last {self._watch.ROWS} rows new "
+                "classes came while earlier ones did not recur, and this learner forgets classes "
+                "that come one after the other. Shuffle the rows, or use op.nn.ORFit with "
+                f"learns='last'{noise}, a wide last layer and loss='one_hot' or 'cross_entropy'.",
                 TaskWarning,
                 stacklevel=4,
             )
@@ -632,12 +665,15 @@ class Learner(ABC):
             locate_failure(self.network, rows, error, 0, 1)
             raise
 
-    def _atomic_step(self, rows: Batch, target: Tensor, i: int, width: int) -> Tensor:
+    def _atomic_step(
+        self, rows: Batch, target: Tensor, weights: Tensor | None, i: int, width: int
+    ) -> Tensor:
         """Take the step for rows i to i + width; add the number of learned rows to errors."""
-        stored, self._outputs = self._outputs, target.shape[1]
-        first, y = self.rows_seen_, target[i : i + width]
+        stored, self._outputs = self._outputs, self._outputs_a_row(rows)
+        first, part = self.rows_seen_, slice(i, i + width)
+        y = target[part]
         try:
-            outputs = self._step(rows[i : i + width], y)
+            outputs = self._step(rows[part], y, None if weights is None else weights[part])
         except BaseException as error:
             self._outputs = stored
             if isinstance(error, Exception):
@@ -655,10 +691,10 @@ class Learner(ABC):
         """Return how many of n rows are learned in one step."""
         return n if self.block_update else 1
 
-    def _step(self, rows: Batch, y: Tensor) -> Tensor:
+    def _step(self, rows: Batch, y: Tensor, weights: Tensor | None) -> Tensor:
         self._masked = self._refused
-        outputs, J = self._derived(rows, y.shape[1])
-        e, G = as_rows(self._loss, outputs, y, linalg.widened(J), self._objective)
+        outputs, J = self._derived(rows, self._outputs or 1)
+        e, G = self._row_loss.rows(outputs, y, linalg.widened(J), weights)
         good = e.to(G.dtype).isfinite() & linalg.rows_are_finite(G).reshape(len(e), -1)
         good = good.all(dim=1)
         on_device = linalg.on_device(good)

@@ -51,7 +51,6 @@ from onepass.linalg.update import Step
 from onepass.memory.blocks import BlockEvidence
 from onepass.memory.evidence import Evidence
 from onepass.nn.learner import Learner
-from onepass.nn.losses import targets
 from onepass.nn.memory import pending_step
 from onepass.nn.module import Network
 from onepass.nn.saving import state_attributes
@@ -332,16 +331,16 @@ def refuse_worse(first: Learner, second: Learner, w: Tensor, rows: object) -> No
     x, y = rows
     prepared = first.network.prepare(x)
     outputs = [first.network.outputs(prepared), second.outputs(x)]
-    loss = first._loss  # noqa: SLF001  of a class of this package
-    target = targets(y, len(prepared), outputs[0].shape[1], loss, outputs[0])
+    loss = first._row_loss  # noqa: SLF001  of a class of this package
+    target = loss.targets(y, len(prepared), outputs[0].shape[1], outputs[0])
     before = first.network.weights()
     try:
         first.network.set_weights(w.to(before.dtype))
         outputs.append(first.network.outputs(prepared))
     finally:
         first.network.set_weights(before)
-    mine, theirs, merged = (_error(loss, each, target) for each in outputs)
-    size = 1.0 if loss == "cross_entropy" else float(target.square().mean().sqrt())
+    mine, theirs, merged = (loss.error(each, target) for each in outputs)
+    size = 1.0 if first.loss == "cross_entropy" else float(target.square().mean().sqrt())
     if not merged <= max(_WORSE * min(mine, theirs), _LEAST * size):
         raise MergeError(
             "the merged network must be no worse on `rows` than its parts, got errors "
@@ -349,13 +348,6 @@ def refuse_worse(first: Learner, second: Learner, w: Tensor, rows: object) -> No
             "second. Train the better of the two on the other's stream; or merge "
             "earlier, or use a memory with a limit, a wider network, or noise > 0."
         )
-
-
-def _error(loss: str, outputs: Tensor, target: Tensor) -> float:
-    outputs, target = outputs.double(), target.to(outputs.device)
-    if loss == "cross_entropy":
-        return -float((target * torch.log_softmax(outputs, dim=1)).sum(dim=1).mean())
-    return float((outputs - target).square().mean().sqrt())
 
 
 _FAR = 2.0  # max distance without a warning, in units of half the distance of the two

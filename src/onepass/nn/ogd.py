@@ -165,9 +165,8 @@ class OGD(Learner):
         self.steps = validation.whole(steps, "steps", low=1)
         self.batch = validation.whole(batch, "batch", low=1)
         self.gradients = gradients
-        self._gradients = gradients or (
-            "logit" if loss in {"one_hot", "cross_entropy"} else "outputs"
-        )
+        by_name = loss in {"one_hot", "cross_entropy"}
+        self._gradients = gradients or ("logit" if by_name else "outputs")
         check_gradients(self._gradients, classes=loss != "squared")
         self.per_task = None if per_task is None else validation.whole(per_task, "per_task", low=1)
         self.seed = validation.whole(seed, "seed", low=0)
@@ -238,17 +237,20 @@ class OGD(Learner):
     def _rows_a_step(self, n: int) -> int:
         return min(self.batch, n)
 
-    def _step(self, rows: Batch, y: Tensor) -> Tensor:
+    def _step(self, rows: Batch, y: Tensor, weights: Tensor | None) -> Tensor:
         before, wide = self._weights, self._wide
         try:
-            outputs, good = self._descended(rows, y, before)
+            outputs, good = self._descended(rows, y, weights, before)
             if not linalg.on_device(good) and not bool(good):
                 self._refuse_broken()
-                at = finite_rows(self.network, rows, lambda f, i: self._slope(f, y[i : i + 1]))
+                at = finite_rows(
+                    self.network, rows, lambda f, i: self._slope(f, y[i : i + 1], None)
+                )
                 if 0 < len(at) < len(outputs):  # the other rows form a batch
                     rows, y = rows[torch.tensor(at)], y[at]
-                    good = self._descended(rows, y, before)[1]
-            G, places = self._fresh(rows, y)
+                    weights = None if weights is None else weights[at]
+                    good = self._descended(rows, y, weights, before)[1]
+            G, places = self._fresh(rows, y, weights)
             self._keep(torch.where(good, G, 0.0), places)  # memories ignore zeros
         except BaseException:
             self._wide = wide
@@ -259,16 +261,18 @@ class OGD(Learner):
         self.rows_seen_ += len(outputs)
         return outputs
 
-    def _descended(self, rows: Batch, y: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+    def _descended(
+        self, rows: Batch, y: Tensor, weights: Tensor | None, before: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Take the steps (1); return the outputs before them, and whether all were finite."""
         first, fine = None, torch.ones((), dtype=torch.bool, device=y.device)
         for _ in range(self.steps):
-            outputs, g = self.network.gradient(rows, lambda f: self._slope(f, y))
+            outputs, g = self.network.gradient(rows, lambda f: self._slope(f, y, weights))
             first = outputs if first is None else first
             g = linalg.widened(g)
             rows_are_finite = linalg.rows_are_finite(g[None])[0]
             fine, g = fine & rows_are_finite, torch.where(rows_are_finite, g, 0.0)
-            step_size = self._step_size(rows, outputs, g, y)
+            step_size = self._step_size(rows, outputs, g, y, weights)
             if self._memory is not None:
                 g = linalg.like(self._memory.split(g[:, None]).lifted[:, 0], g)
             new = self._weights - step_size * g
@@ -277,7 +281,9 @@ class OGD(Learner):
             self._set_weights(torch.where(fine, new, before))
         return first, fine
 
-    def _step_size(self, rows: Batch, outputs: Tensor, g: Tensor, y: Tensor) -> Any:
+    def _step_size(
+        self, rows: Batch, outputs: Tensor, g: Tensor, y: Tensor, weights: Tensor | None
+    ) -> Any:
         """Return η, by default (3) with J g from a difference of outputs."""
         if self.step_size is not None:
             return self.step_size
@@ -286,30 +292,20 @@ class OGD(Learner):
         self._set_weights(w - size * g)
         moved = ((outputs - self.network.outputs(rows)) / size).double()
         self._set_weights(w)
-        curved = moved
-        if self.loss == "cross_entropy":
-            shares = torch.softmax(outputs.double(), dim=1)
-            curved = shares * (moved - (shares * moved).sum(dim=1, keepdim=True))
-        elif self._objective is not None:
-            H = self._objective.derivatives(outputs, y, classes=self._loss != "squared")[2]
-            curved = (H.double() @ moved[:, :, None])[:, :, 0]
+        curved = self._row_loss.curved(outputs, y, moved)
+        curved = curved if weights is None else curved * weights[:, None]
         found = (moved * curved).sum() / len(y) / length.double().square()
         if bool(found.isfinite()):
             self._curvature = max(self._curvature or 0.0, float(found))
         return 1.0 / self._curvature if self._curvature else 0.0
 
-    def _slope(self, out: Tensor, y: Tensor) -> Tensor:
+    def _slope(self, out: Tensor, y: Tensor, weights: Tensor | None) -> Tensor:
         """Return the derivative of the mean loss with respect to the outputs (n, c)."""
-        predicted = out.double()
-        refuse_width(out.shape[1], y.shape[1])
-        if self._objective is not None:
-            found = self._objective.derivatives(out, y, classes=self._loss != "squared")
-            return found[1] / len(y)
-        if self.loss == "cross_entropy":
-            predicted = torch.softmax(predicted, dim=1)
-        return ((predicted - y) / len(y)).to(out.dtype)
+        refuse_width(out.shape[1], self._outputs or out.shape[1])
+        slope = self._row_loss.slope(out, y) / len(y)
+        return slope if weights is None else slope * weights[:, None].to(slope.dtype)
 
-    def _fresh(self, rows: Batch, y: Tensor) -> tuple[Tensor, list[int]]:
+    def _fresh(self, rows: Batch, y: Tensor, weights: Tensor | None) -> tuple[Tensor, list[int]]:
         """Return gradients (r, k, p) of (2) at these weights, and their slots in the sample."""
         at, places = None, list[int]()
         if self.per_task is not None:
@@ -317,11 +313,15 @@ class OGD(Learner):
                 self._task_rows, len(rows), self.per_task, (self.seed, self.tasks_)
             )
             at, places = list(chosen.values()), list(chosen)
-        k, p = gradients_per_row(self._gradients, y.shape[1]), self.network.p
+        k, p = gradients_per_row(self._gradients, self._outputs or 1), self.network.p
         if at == []:
             return self.network.like.new_empty((0, k, p)), places
         found, _ = row_gradients(self.network, rows, y, self._gradients, at)
-        return found.reshape(-1, k, p), places
+        G = found.reshape(-1, k, p)
+        if weights is not None:  # memories ignore zeros
+            used = (weights if at is None else weights[at]) > 0.0
+            G = torch.where(used[:, None, None], G, 0.0)
+        return G, places
 
     def _keep(self, G: Tensor, places: list[int]) -> None:
         """Add gradients to the memory, or to the sample of the current task."""

@@ -82,13 +82,15 @@ class ORFit(Learner):
     ----------
     module : torch.nn.Module
         Updated in place. Evaluated in evaluation mode.
-    memory : int, None or a specification of op.memory, default=100
+    memory : "auto", int, None or a specification of op.memory, default="auto"
         Memory of past gradients. An integer m means ``op.memory.Principal(m)``, their m principal
         directions; None means ``op.memory.Basis()``, all directions, c more per row. With
         ``learns="last"`` and None, m a multiple of the c outputs, or m >= p, the outputs of a
         linear layer share m / c directions, with the same result in c² times less memory.
-    noise : float, default=0.0
-        r >= 0, the noise variance of a target relative to P₀ = I. 0 fits each row exactly.
+        ``"auto"`` is None for ``learns="last"``, and 100 otherwise.
+    noise : float, optional
+        r >= 0, the noise variance of a target relative to P₀ = I. 0 fits each row exactly, as in
+        the papers. Default: 1, or 0 if ``memory`` is given.
     loss : {"squared", "one_hot", "cross_entropy"} or callable, default="squared"
         ``"squared"`` for regression. For classes 0 … c − 1, ``"one_hot"`` (regression on
         indicators, as in the papers) or ``"cross_entropy"`` (Gauss–Newton approximation; requires
@@ -164,8 +166,8 @@ class ORFit(Learner):
     def __init__(
         self,
         module: torch.nn.Module,
-        memory: Any = 100,
-        noise: float = 0.0,
+        memory: Any = "auto",
+        noise: float | None = None,
         *,
         loss: Loss = "squared",
         learns: str | Sequence[str] = "all",
@@ -175,6 +177,8 @@ class ORFit(Learner):
         by_layer: bool = False,
         group: Any = None,
     ) -> None:
+        by_default = isinstance(memory, str) and memory == "auto"
+        noise = (1.0 if by_default else 0.0) if noise is None else noise
         super().__init__(module, loss=loss, noise=noise, learns=learns, block_update=block_update)
         self.memory = memory
         self._memory: Any = None
@@ -184,7 +188,8 @@ class ORFit(Learner):
         self._started_at: str | None = None  # fingerprint of these weights
         self._linear: bool | None = None  # whether the module is linear in its weights
         self._shared: int | None = None  # number of outputs that share directions
-        self._specification: Any = specification(memory)
+        limit = None if learns == "last" else 100
+        self._specification: Any = specification(limit if by_default else memory)
         if self.noise and self._specification == Basis():
             self._specification = Covariance()  # of tensors; P₀ = I
         self.memory_dtype = dtype_name(memory_dtype)
@@ -214,6 +219,10 @@ class ORFit(Learner):
                 f"noise={self.noise:g}, by_layer={self.by_layer}. Use op.memory.Principal(m)."
             )
         return ProcessSplit(self.network, group)
+
+    @property
+    def _keeps_all(self) -> bool:
+        return bool(self._linear and self.noise and self._specification == Covariance())
 
     @property
     def inconsistent_rows_(self) -> int:

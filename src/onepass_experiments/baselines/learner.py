@@ -64,7 +64,7 @@ from onepass.nn.batch import (
     tensors,
 )
 from onepass.nn.function import NORMS, evaluation_mode, refuse_max_norm, substituted
-from onepass.nn.loaders import pairs
+from onepass.nn.loaders import batches
 from onepass.types import ArrayLike, ArrayOrTensor
 
 
@@ -412,7 +412,7 @@ class Learner:
             If the loss or the step is not finite. The learner is then unchanged.
         """
         with torch.inference_mode(mode=False):  # otherwise there would be no gradient
-            for rows, labels in pairs(x, y, self._like.device):
+            for rows, labels, _ in batches(x, y, None, self._like.device):
                 self._learn_checked(rows, labels)
         return self
 

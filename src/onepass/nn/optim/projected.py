@@ -37,7 +37,7 @@ from onepass.errors import (
 from onepass.nn.batch import Batch, joined, map_tensors
 from onepass.nn.function import plain_mode
 from onepass.nn.gradients import reservoir_slots
-from onepass.nn.losses import targets
+from onepass.nn.losses import RowLoss
 from onepass.nn.module import Network
 from onepass.nn.saving import from_tensors, tensors_of
 from onepass.nn.selection import select
@@ -403,7 +403,7 @@ def _check_batch(batch: object, network: Network, *, labels: bool) -> LabelledRo
             "`gradients` must be 'outputs' for a module with one output, got 'logit', "
             "the output of the class of a row. Use gradients='outputs'."
         )
-    return LabelledRows(rows, targets(y, len(rows), like.shape[1], "one_hot", like))
+    return LabelledRows(rows, RowLoss("one_hot").targets(y, len(rows), like.shape[1], like))
 
 
 def _single_row(found: LabelledRows, i: int) -> LabelledRows:
