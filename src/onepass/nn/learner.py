@@ -53,6 +53,7 @@ from onepass.estimators import available_if
 from onepass.linalg import calibration
 from onepass.linalg.interrupt import Interrupt
 from onepass.nn.batch import Batch, RowsLike, numbers, refuse_width
+from onepass.nn.example import describe
 from onepass.nn.function import plain_mode
 from onepass.nn.loaders import batches
 from onepass.nn.losses import CLASSES, TOKENS, Loss, RowLoss, Watch, check
@@ -119,6 +120,7 @@ class Learner(ABC):
 
     _state_attributes: ClassVar[tuple[str, ...]] = (
         "rows_seen_", "_outputs", "_refused", "_wide", "_shape", "network.columns", "calibration_",
+        "_example",
     )  # fmt: skip
     """Attributes (dotted paths allowed) with learned state other than the weights."""
     merging: ClassVar[str] = "refused"
@@ -163,6 +165,7 @@ class Learner(ABC):
         self.calibration_: Any = None  # (4 + 2 c,) as in onepass.linalg.calibration
         self._outputs: int | None = None
         self._shape: tuple[int, ...] | None = None  # of one learned target
+        self._example: Any = None  # form of the learned rows
         self._refused: Any = 0
         self._masked: Any = 0  # rows rejected before the current step
         self._space: Tensor | None = None  # reused buffer for the Jacobian
@@ -617,6 +620,8 @@ class Learner(ABC):
         before = self._refused
         found, classes = set[str](), self._row_loss.kind in {CLASSES, TOKENS}
         first = not self.rows_seen_
+        if self._example is None and n:
+            self._example = describe(rows)
         for i in range(0, n, width):
             with self._exclusively():
                 outputs = self._atomic_step(rows, target, weights, i, width)

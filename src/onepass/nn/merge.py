@@ -50,6 +50,7 @@ from onepass.linalg import calibration
 from onepass.linalg.update import Step
 from onepass.memory.blocks import BlockEvidence
 from onepass.memory.evidence import Evidence
+from onepass.nn.example import computes, example_outputs
 from onepass.nn.learner import Learner
 from onepass.nn.memory import pending_step
 from onepass.nn.module import Network
@@ -255,6 +256,7 @@ def differences(first: Any, second: Any) -> Iterator[str]:
         )
     yield from _module_differences(first.network, second.network)
     yield from _start_differences(first, second)
+    yield from _function_differences(first, second)
 
 
 def _module_differences(first: Network, second: Network) -> Iterator[str]:
@@ -281,6 +283,22 @@ def _module_differences(first: Network, second: Network) -> Iterator[str]:
                 "frozen parameters and buffers must be the same in both modules, got different "
                 f"values of {name!r}. Create both as copies of one module (copy.deepcopy)."
             )
+
+
+def _function_differences(first: Any, second: Any) -> Iterator[str]:
+    """Compare the outputs of both modules for a fixed row, at the weights of the first."""
+    form = first._example or second._example  # noqa: SLF001  of a class of this package
+    expected, w = example_outputs(first.network, form), second.network.weights()
+    second.network.set_weights(first.network.weights())
+    try:
+        same = computes(second.network, form, expected)
+    finally:
+        second.network.set_weights(w)
+    if not same:
+        yield (
+            "both modules must compute the same function, got different outputs for the same "
+            "weights. Create both as copies of one module (copy.deepcopy)."
+        )
 
 
 def _equal(first: Tensor, second: Tensor) -> bool:

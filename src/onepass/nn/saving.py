@@ -4,12 +4,13 @@ The file is one of :mod:`onepass.serialization.archive`, of the kind ``network``
 
     {"learner": "ORFit", "arguments": {…}, "names": […],
      "module": {"weights": {name: tensor}, "buffers": {name: tensor}},
-     "learned": {…}}
+     "learned": {…}, "outputs": [tensor]}
 
 Memories and their specifications are encoded by :mod:`onepass.serialization.codec`.
 
 The file contains no code. :func:`load` takes a module of the same architecture, compares names,
-shapes and dtypes, and writes nothing into it before the whole file is read.
+shapes, dtypes and the outputs for a fixed row of noise (:mod:`onepass.nn.example`), and changes
+nothing in it if they differ.
 
 Tensors, also in states of wrapped optimizers, are stored by their bytes:
 ``{"@": "tensor", "dtype": "bfloat16", "of": array}``.
@@ -31,6 +32,7 @@ from torch import Tensor
 
 from onepass.errors import CheckpointError
 from onepass.nn import parts
+from onepass.nn.example import computes, example_outputs
 from onepass.nn.selection import find_nonfinite
 from onepass.serialization import archive
 from onepass.serialization.archive import damaged
@@ -84,7 +86,8 @@ def from_tensors(state: Any, device: torch.device, where: str) -> Any:
 KIND = "network"
 """Kind of the archive."""
 
-_TYPES = {"learner": str, "arguments": dict, "names": list, "module": dict, "learned": dict}
+_TYPES = {"learner": str, "arguments": dict, "names": list, "module": dict, "learned": dict,
+          "outputs": list}  # fmt: skip
 
 
 _LEARNERS: dict[str, Any] = {}
@@ -154,6 +157,8 @@ def _encoded(learner: Any, where: str, split: Any = None) -> tuple[dict[str, Any
         "names": names,
         "learned": {_plain(name): attrgetter(name)(learner) for name in state_attributes(learner)},
     }
+    found = None if split is not None else example_outputs(learner.network, learner._example)  # noqa: SLF001  of a class of this package
+    tree["outputs"] = [] if found is None else [found]
     state = state_dict(tree, where)
     state["module"] = {
         kind: {name: {MARK: _TENSOR, **_as_array(each)} for name, each in part.items()}
@@ -226,9 +231,21 @@ def load(
     if set(learned) != {_plain(name) for name in state_attributes(learner)}:
         raise damaged(where, f"the state does not match {cls.__name__}")
     _restore_state(learner, learned, where)
+    before = [each.detach().clone() for each, _ in pairs] if tree["outputs"] else []
     with torch.no_grad():
         for each, value in pairs:
             _write(each, value)
+    for expected in from_state(tree["outputs"], where):
+        if not computes(learner.network, learner._example, expected):  # noqa: SLF001  of a class of this package
+            with torch.no_grad():
+                for (each, _), value in zip(pairs, before, strict=True):
+                    each.copy_(value)
+            raise CheckpointError(
+                "`module` must compute the function of the saved module, got other outputs for a "
+                "fixed row, such as by another activation or constant. Create a module of the same "
+                "code and pass it to op.nn.load.",
+                where,
+            )
     return learner
 
 
@@ -311,10 +328,8 @@ def _module_mismatch(where: str, what: str, expected: object, found: object) -> 
 
 
 def _parts(module: torch.nn.Module) -> dict[str, dict[str, Tensor]]:
-    """Return the parameters and persistent buffers of a module."""
-    lasting = module.state_dict(keep_vars=True)
-    buffers = {name: each for name, each in module.named_buffers() if name in lasting}
-    return {"weights": dict(module.named_parameters()), "buffers": buffers}
+    """Return the parameters and buffers of a module."""
+    return {"weights": dict(module.named_parameters()), "buffers": dict(module.named_buffers())}
 
 
 def _check_no_nan(
