@@ -119,7 +119,7 @@ def test_unsuitable_losses_are_refused(loss: Any, fields: dict[str, Any]) -> Non
         op.nn.EKF(module, loss=loss).learn(*rows(2))
     assert all(bool((a == b).all()) for a, b in zip(before, module.parameters(), strict=True))
     with raises(ParameterError, argument="noise"):
-        op.nn.ORFit(net(), loss=nn.HuberLoss())
+        op.nn.ORFit(net(), 10, loss=nn.HuberLoss())
 
 
 class Endless(IterableDataset[Any]):
@@ -148,7 +148,9 @@ def test_loaders_and_datasets_are_learned_in_one_pass() -> None:
 def test_other_batches_and_missing_targets_are_refused() -> None:
     X, y = rows()
     with raises(TypeMismatchError, remedy="Let the Dataset return"):
-        op.nn.EKF(net()).learn(DataLoader(TensorDataset(X, X, y)))
+        op.nn.EKF(net()).learn(DataLoader(TensorDataset(X)))
+    with raises(TypeMismatchError, argument="sample_weight"):
+        op.nn.EKF(net()).learn(DataLoader(TensorDataset(X, y)), None, np.ones(N))
     for given in ((X,), (TensorDataset(X, y), y)):
         with raises(TypeMismatchError, argument="y"):
             op.nn.EKF(net()).learn(*given)
@@ -181,20 +183,51 @@ def test_ogd_learns_with_its_defaults_in_any_units() -> None:
         assert float((found[300:].numpy() - scale * y[300:]).std()) < 0.3 * scale * y.std()
 
 
-@pytest.mark.parametrize("learns", ["all", "last"])
-@pytest.mark.parametrize("kind", [op.nn.ORFit, op.nn.LoFi, op.nn.OGD])
-def test_new_classes_warn_once_if_all_layers_learn(kind: Any, learns: str) -> None:
-    rng = np.random.default_rng(0)
-    y = np.repeat([0, 1, 2, 3], 70)  # the second class appears before the first comparison
-    X = (rng.normal(size=(280, 3)) + y[:, None]).astype(np.float32)
-    torch.manual_seed(0)
-    module = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 4))
-    noise: dict[str, Any] = {} if kind is op.nn.OGD else {"noise": 1.0}
-    learner = kind(module, 10, loss="one_hot", learns=learns, **noise)
+FORGETS = {
+    "ORFit": lambda module: op.nn.ORFit(module, 10, 1.0, loss="one_hot"),
+    "ORFit of the last layer": lambda module: op.nn.ORFit(
+        module, 10, 1.0, loss="one_hot", learns=["2.*"]
+    ),
+    "LoFi": lambda module: op.nn.LoFi(module, 10, loss="one_hot"),
+    "OGD": lambda module: op.nn.OGD(module, 10, loss="one_hot"),
+    "callable": lambda module: op.nn.EKF(module, loss=nn.CrossEntropyLoss()),
+}
+
+
+def task_warnings(learner: Any, X: Any, y: Any) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for i in range(0, 280, 40):
+        for i in range(0, len(X), 40):
             learner.learn(X[i : i + 40], y[i : i + 40])
-    found = [str(each.message) for each in caught if each.category is TaskWarning]
-    assert len(found) == (learns == "all")
-    assert all(("noise=1.0" in each) == bool(noise) for each in found)
+    return [str(each.message) for each in caught if each.category is TaskWarning]
+
+
+@pytest.mark.parametrize("kind", FORGETS)
+@pytest.mark.parametrize(("classes", "rows_each"), [(4, 70), (10, 40), (30, 12)])
+def test_classes_that_come_one_after_the_other_warn_once(
+    kind: str, classes: int, rows_each: int
+) -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(classes), rows_each)
+    X = (rng.normal(size=(len(y), 3)) + y[:, None]).astype(np.float32)
+    for shuffled in (True, False):
+        order = rng.permutation(len(y)) if shuffled else np.arange(len(y))
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, classes))
+        found = task_warnings(FORGETS[kind](module), X[order], y[order])
+        assert len(found) == (not shuffled)
+        assert all("learns='last'" in each and "wide last layer" in each for each in found)
+
+
+def test_a_head_with_all_directions_does_not_warn() -> None:
+    y = np.repeat(np.arange(4), 70)
+    X = (np.random.default_rng(0).normal(size=(280, 3)) + y[:, None]).astype(np.float32)
+    module = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 4))
+    assert not task_warnings(op.nn.ORFit(module, loss="one_hot", learns="last"), X, y)
+
+
+def test_rare_classes_of_a_shuffled_stream_do_not_warn() -> None:
+    rng = np.random.default_rng(0)
+    y = np.minimum(rng.geometric(0.05, 600) - 1, 49)
+    X = rng.normal(size=(600, 8)).astype(np.float32)
+    assert not task_warnings(op.nn.LoFi(nn.Linear(8, 50), 2, loss="one_hot"), X, y)

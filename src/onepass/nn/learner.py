@@ -612,7 +612,7 @@ class Learner(ABC):
         width = max(self._rows_a_step(n), 1)
         c, like = self._outputs_a_row(rows), self.network.like.to(net.dtype)
         target = self._row_loss.targets(y, n, c, like)
-        weights = self._checked_weights(sample_weight, n, like)
+        weights = self._row_loss.used(target, self._checked_weights(sample_weight, n, like))
         if callable(self.loss) and n and not self.rows_seen_:
             self._row_loss.check(net.outputs(rows[:_CHECKED_ROWS]), target[:_CHECKED_ROWS])
         if n > width:

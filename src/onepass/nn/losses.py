@@ -79,8 +79,8 @@ class Watch:
     """Comparison of prequential errors with those of the mean or the most frequent class so far.
 
     In a stream sorted by class a learner that forgets has small prequential errors. It is
-    recognised by classes that do not recur: if the last rows have new classes, and less than half
-    as many of the earlier classes as rows drawn with their frequencies would have.
+    recognised by classes that do not recur: if the last rows have new classes, and at most 60 % as
+    many of the earlier classes as rows drawn with their frequencies would have.
     """
 
     ROWS = 100
@@ -124,7 +124,7 @@ class Watch:
             chances = 1.0 - (1.0 - earlier / earlier.sum().clamp_min(1.0)) ** recent
             recurring = float(((now > 0.0) & (earlier > 0.0)).sum())
             new = bool(((now > 0.0) & (earlier == 0.0)).any())
-            if new and recurring < 0.5 * float(chances.sum()):
+            if new and bool(earlier.any()) and recurring <= 0.6 * float(chances.sum()):
                 found.add("sorted")
             self._before = self._sums
         found &= self._open
@@ -191,7 +191,10 @@ class RowLoss:
         if self.kind == CLASSES:
             return _indicators(tensor, n, c, self._ignored)
         if self.kind == TOKENS:
-            return _tokens(tensor, n, c, self._ignored)
+            found = _tokens(tensor, n, c)
+            if self._classifies:
+                _check_classes(found, c // found.shape[1], self._ignored)
+            return found
         found = _numbers(tensor, n, c, like)
         if self.kind == LABELS and not bool(((found >= 0.0) & (found <= 1.0)).all()):
             raise LabelError(
@@ -295,7 +298,7 @@ class RowLoss:
 
     def _check_sum(self, f: Tensor, t: Tensor) -> None:
         """Check that the loss of several rows is the sum or the mean of their losses."""
-        if self.kind == TOKENS or (self.kind == CLASSES and f.shape[1] < 2):
+        if self.kind == TOKENS or _is_of_torch(self._given):
             return
         if self.kind == CLASSES:
             targets = torch.eye(f.shape[1], dtype=t.dtype, device=t.device)
@@ -308,8 +311,7 @@ class RowLoss:
         except Exception:  # noqa: BLE001  a function of one row
             return
         sums = torch.stack([single.sum(), single.mean()])
-        weighted = isinstance(self._given, torch.nn.Module) and hasattr(self._given, "reduction")
-        if not weighted and not bool(torch.isclose(sums, joint, rtol=1e-3, atol=1e-6).any()):
+        if not bool(torch.isclose(sums, joint, rtol=1e-3, atol=1e-6).any()):
             raise ParameterError(
                 "`loss` must be the sum or mean of the losses of rows, got another function, such "
                 "as a mean that divides by class weights, which have no effect on single rows. Use "
@@ -368,6 +370,15 @@ class RowLoss:
         if B is None:
             return e, J
         return e, (B.mT.to(J.dtype) @ J.reshape(n, c, -1)).reshape(n * c, -1)
+
+    def used(self, y: Tensor, weights: Tensor | None) -> Tensor | None:
+        """Return the weights of rows (n,), 0 for rows whose targets are ignored; None for 1."""
+        if self._ignored is None or self.kind not in {CLASSES, TOKENS}:
+            return weights
+        seen = (y if self.kind == CLASSES else y != self._ignored).any(dim=1)
+        if bool(seen.all()):
+            return weights
+        return seen.double() if weights is None else weights * seen
 
     def error(self, outputs: Tensor, y: Tensor) -> float:
         """Return the mean loss of rows, or the root mean square error of a squared loss."""
@@ -431,23 +442,29 @@ class RowLoss:
         return outputs, y
 
 
+def _is_of_torch(loss: object) -> bool:
+    """Return whether a loss has a reduction over rows that can be left out."""
+    if isinstance(loss, torch.nn.Module):
+        return hasattr(loss, "reduction")
+    return getattr(getattr(loss, "func", loss), "__module__", "") == F.__name__
+
+
 def _value_of_row(loss: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the loss of a row as a function of outputs (1, c) and a target, without reduction."""
     if isinstance(loss, torch.nn.NLLLoss):  # equal to it for log-probabilities, and curved
         loss = torch.nn.CrossEntropyLoss(
             weight=loss.weight, ignore_index=loss.ignore_index, reduction=loss.reduction
         )
-    each: Callable[..., Tensor] = loss
-    function = getattr(loss, "func", loss)
-    if isinstance(loss, torch.nn.Module) and hasattr(loss, "reduction"):
+    if not _is_of_torch(loss):
+        return lambda f, t: loss(f, t).sum()
+    each: Any
+    if isinstance(loss, torch.nn.Module):
         reduction = loss.reduction
         each = copy.copy(loss)
-        setattr(each, "reduction", "none")  # noqa: B010  of a module
-    elif getattr(function, "__module__", "") == F.__name__:
+        each.reduction = "none"
+    else:
         reduction = getattr(loss, "keywords", {}).get("reduction", "mean")
         each = partial(loss, reduction="none")
-    else:
-        return lambda f, t: loss(f, t).sum()
     ignored = getattr(loss, "ignore_index", getattr(loss, "keywords", {}).get("ignore_index", -100))
 
     def value(f: Tensor, t: Tensor) -> Tensor:
@@ -539,7 +556,7 @@ def _indicators(tensor: Tensor, n: int, c: int, ignored: int | None = None) -> T
     return F.one_hot(classes * used, c).double() * used[:, None]
 
 
-def _tokens(tensor: Tensor, n: int, c: int, ignored: int | None) -> Tensor:
+def _tokens(tensor: Tensor, n: int, c: int) -> Tensor:
     """Return classes of tokens (n, t)."""
     classes = tensor.reshape(n, -1).long()
     if not classes.shape[1] or c % classes.shape[1]:
@@ -547,7 +564,6 @@ def _tokens(tensor: Tensor, n: int, c: int, ignored: int | None) -> Tensor:
             f"`y` must contain as many classes per row as the module has tokens, got "
             f"{classes.shape[1]} for {c} outputs. Let forward return (n, tokens, classes)."
         )
-    _check_classes(classes, c // classes.shape[1], ignored)
     return classes
 
 
