@@ -37,7 +37,7 @@ def net(request: Any) -> Any:
 
 def test_cross_entropy_error_suggests_noise() -> None:
     with raises(ParameterError, argument="noise", remedy="try noise=0.1, 1.0 and 10.0"):
-        op.nn.ORFit(mlp(c=3), loss="cross_entropy")
+        op.nn.ORFit(mlp(c=3), loss="cross_entropy", noise=0.0)
 
 
 @pytest.mark.parametrize("memory", [0, -1, True, 2.5, "10"])

@@ -162,13 +162,13 @@ def test_classification(loss: Any) -> None:
 
 
 def test_cross_entropy_rows_give_gradient_and_curvature() -> None:
-    from onepass.nn.losses import as_rows
+    from onepass.nn.losses import RowLoss
 
     generator = torch.Generator().manual_seed(0)
     z = torch.randn(1, 4, dtype=torch.float64, generator=generator)
     J = torch.randn(4, 9, dtype=torch.float64, generator=generator)
     y = torch.tensor([[0.0, 0.0, 1.0, 0.0]], dtype=torch.float64)
-    errors, gradients = as_rows("cross_entropy", z, y, J)
+    errors, gradients = RowLoss("cross_entropy").rows(z, y, J)
 
     def loss(w: Any) -> Any:
         return torch.nn.functional.cross_entropy(z + (J @ w)[None], torch.tensor([2]))
@@ -268,7 +268,7 @@ def test_invalid_arguments() -> None:
     for arguments, fields in (
         ({"noise": -1.0}, {"argument": "noise"}),
         ({"loss": "hinge"}, {"argument": "loss"}),
-        ({"loss": "cross_entropy"}, {"argument": "noise", "remedy": "noise=0.1"}),
+        ({"loss": "cross_entropy", "noise": 0.0}, {"argument": "noise", "remedy": "noise=0.1"}),
         ({"memory": 0}, {"argument": "memory", "remedy": "Use None to retain"}),
         ({"memory": "all"}, {"argument": "memory"}),
         ({"learns": "nothing.*"}, {"argument": "learns"}),

@@ -134,7 +134,7 @@ class Sender(threading.Thread):
                 while not self._over.is_set():
                     self._turn(i)
                     i += 1
-        except Exception as error:  # noqa: BLE001  told in the end
+        except Exception as error:  # noqa: BLE001  predicted in the end
             self.error = f"{self.name}, turn {i}: {error!r}"
 
     def _turn(self, i: int) -> None:
@@ -259,9 +259,9 @@ def check_result(plan: Plan, senders: list[Sender], predictions: Any, found: Kil
     response = _acknowledged(log, before)
     for X, y, result in (acknowledged for each in senders for acknowledged in each.acknowledged):
         for name, one in zip(row_keys(X, y), result.predictions, strict=True):
-            version, told = response.get(name, (0, np.nan))
-            if version != result.version or not np.allclose(told, one, rtol=1e-9, atol=1e-12):
-                found.faults.append(f"what was told of a row is not in block {result.version}")
+            version, predicted = response.get(name, (0, np.nan))
+            if version != result.version or not np.allclose(predicted, one, rtol=1e-9, atol=1e-12):
+                found.faults.append(f"what was said of a row is not in block {result.version}")
     if any(each.acknowledged for each in senders):
         X, y = (np.concatenate([getattr(each.block, part) for each in log]) for part in "Xy")
         batch = linear().partial_fit(X, y)
