@@ -256,3 +256,30 @@ def test_the_page_of_the_api_names_each_endpoint_and_type(tmp_path: Path) -> Non
         text, description = body.decode(), server.send("GET", "/openapi.json")[1]
         assert all(path in text for path in description["paths"])
         assert all(f'id="{name}"' in text for name in description["components"]["schemas"])
+
+
+def test_a_restored_learner_keeps_the_usual_error(tmp_path: Path) -> None:
+    folder, rng = tmp_path / "data", np.random.default_rng(0)
+    options = ("rls", "--window", "50", "--reject-beyond", "20")
+
+    def rows(n: int) -> list[dict[str, Any]]:
+        return [{"x": {"a": a}, "y": 2 * a + 0.1 * rng.normal()} for a in rng.normal(size=n)]
+
+    wrong = {"x": {"a": 1.0}, "y": 1e9}
+    with Server(folder, *options) as server:
+        assert server.send("POST", LEARN, rows(20))[0] == 200
+        assert server.stop() == 128 + signal.SIGTERM
+    copy = (folder / "rls.db").read_bytes()
+    with Server(folder, *options) as server:
+        assert server.send("POST", LEARN, rows(200))[0] == 200
+        assert server.send("POST", LEARN, wrong)[0] == 409
+        status, answer, _ = server.send("POST", LEARN, {"x": {"a": 1.0}, "y": None})
+        assert (status, "usual" in answer["error"]) == (400, False)
+        assert server.stop() == 128 + signal.SIGTERM
+    for path in folder.glob("rls.db*"):
+        path.unlink()
+    (folder / "rls.db").write_bytes(copy)
+    with Server(folder, *options) as server:
+        assert server.send("GET", "/state")[1]["models"][0]["rows_seen"] == 20
+        assert server.send("POST", LEARN, wrong)[0] == 409
+        assert server.send("POST", LEARN, rows(20))[0] == 200

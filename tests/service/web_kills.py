@@ -134,7 +134,7 @@ class Sender(threading.Thread):
                 while not self._over.is_set():
                     self._turn(i)
                     i += 1
-        except Exception as error:  # noqa: BLE001  predicted in the end
+        except Exception as error:  # noqa: BLE001  reported at the end
             self.error = f"{self.name}, turn {i}: {error!r}"
 
     def _turn(self, i: int) -> None:

@@ -172,7 +172,7 @@ def serve(
     quiet
         Do not print the address.
     """
-    from onepass.errors import calling
+    from onepass.errors import ParameterError, calling
     from onepass.service.http.auth import check_safe, is_loopback
     from onepass.service.http.log import log as write_log
     from onepass.service.http.log import set_up
@@ -193,7 +193,10 @@ def serve(
         sockets = [stack.enter_context(each) for each in listening.bind()]
         sources = parse_sources(source)
         if strict and not schema:
-            _check_none({"--strict": strict}, "--schema")
+            raise ParameterError(
+                "--strict requires --schema, got no schema. Add --schema FILE, or omit --strict.",
+                where,
+            )
         schemas = [_schema(each, strict=strict) for each in schema]
         set_up(log)
         if tokens is not None and hasattr(signal, "SIGHUP"):

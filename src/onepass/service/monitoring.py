@@ -200,6 +200,7 @@ class Gauges:
         self._stride = 1  # rows between two points of the curve
         self._values: tuple[int, dict[str, Any]] = (-1, {})  # errors after a number of rows
         self._squares = 0.0
+        self._usual_before: float | None = None  # usual error before the first ``window`` rows
         self._replayed: list[tuple[Array, Array]] | None = []  # None after `resume`
         # learned blocks and their times, counted in groups, as counting delays requests
         self._uncounted: list[tuple[Array, Array, float]] = []
@@ -275,12 +276,14 @@ class Gauges:
         OutlierError
         """
         self.count()
-        if self._task != "regression" or block.y is None or self._rows < self._window:
+        usual = self._usual_before
+        if self._rows >= self._window:
+            usual = math.sqrt(self._squares / self._rows)
+        if self._task != "regression" or block.y is None or usual is None:
             return
         predictions = predict_rows(learner, block.X)
         errors = self._row_errors(block.y.reshape(predictions.shape), predictions, np.abs)
-        usual = math.sqrt(self._squares / self._rows)
-        far = np.flatnonzero(~(errors <= beyond * usual))
+        far = np.flatnonzero(errors > beyond * usual)  # the learner rejects nan
         if len(far):
             i = int(far[0])
             raise OutlierError(
@@ -459,17 +462,17 @@ class Gauges:
 
     def _restore(self, state: Any, seen: int) -> None:
         """Restore a state completely, or not at all if it is incompatible."""
-        if (state["task"], state["window"]) != (self._task, self._window) or state["seen"] > seen:
+        if (state["task"], state["window"]) != (self._task, self._window):
+            return
+        if state["seen"] > seen:  # the learner was restored from a backup
+            if state["rows"] >= self._window:
+                self._usual_before = math.sqrt(state["squares"] / state["rows"])
             return
         counts = {attribute: state[name] for name, attribute in _COUNTS.items()}
         curve, *recent = (
-            [[*point, None][:5] for point in points]  # former ones have four values
-            for points in (state["curve"], *state.get("recent", ()))
+            [list(point) for point in points] for points in (state["curve"], *state["recent"])
         )
-        refused = {
-            _VARYING.sub("#", each["why"]): {"first": each["at"], "times": 1} | each
-            for each in state["refused"]
-        }
+        refused = {_VARYING.sub("#", each["why"]): each for each in state["refused"]}
         drift, alarms = list(state["drift"]), state["alarms"]
         tally, baseline_tally = self._new_tally(), self._new_tally()
         tally.restore(state["tally"], "metrics")

@@ -30,7 +30,7 @@ from onepass.validation.rows import Rows
 from onepass.validation.table import Table
 
 _LOG = LOG.getChild("service")
-_LOG_INTERVAL = 60.0  # seconds between warnings about rows that are not refused
+_LOG_INTERVAL = 60.0  # seconds between warnings
 _TARGET = "y"
 _MAX_ENUM = 100  # values of a column of text that an inferred schema lists
 _ABSENT = np.empty(0)
@@ -112,13 +112,13 @@ class SchemaCheck:
             return
         with self._lock:
             self.violations += int(bad.sum())
-            report = not self._strict and time.monotonic() - self._logged > _LOG_INTERVAL
+            report = time.monotonic() - self._logged > _LOG_INTERVAL
             self._logged = time.monotonic() if report else self._logged
-        if self._strict:
-            raise first
         if report:
             fields = {"schema": str(self._path), "why": str(first)}
             _LOG.warning("rows do not conform to the schema", extra={"fields": fields})
+        if self._strict:
+            raise first
 
     def observe(self, block: Rows) -> None:
         """Widen the inferred schema by rows that were learned."""
@@ -159,6 +159,15 @@ class SchemaCheck:
 def _read(path: Path, *, must_exist: bool) -> RowSchema | None:
     """Return the schema of a file; None if there is no file."""
     if not path.exists() and not must_exist:
+        if not path.absolute().parent.is_dir():
+            raise ParameterError(
+                f"--schema must be a file in an existing folder, got {path}. Create the folder, or "
+                "correct the path.",
+                "serve",
+            )
+        _LOG.info(
+            "a schema is inferred until the service stops", extra={"fields": {"schema": str(path)}}
+        )
         return None
     try:
         schema = msgspec.json.decode(path.read_bytes(), type=RowSchema)
