@@ -1,6 +1,7 @@
 """Losses of PyTorch: the loss of rows is the sum of those of single rows."""
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -249,3 +250,24 @@ def test_a_binary_network_is_evaluated_beside_a_classifier() -> None:
         "network": op.nn.ORFit(binary(1), loss=nn.BCEWithLogitsLoss()), "rls": op.RLSClassifier(),
     }  # fmt: skip
     assert op.evaluate.prequential(models, (X, y)).scores["network"].overall["accuracy"] > 0.9
+
+
+def test_a_loaded_binary_network_predicts_the_same(tmp_path: Path) -> None:
+    X = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    saved = op.nn.ORFit(binary(1), loss="cross_entropy").learn(X, (X[:, 0] > 0).long())
+    saved.save(tmp_path / "net.onepass")
+    loaded = op.nn.load(tmp_path / "net.onepass", binary(1))
+    assert torch.equal(loaded.predict(X), saved.predict(X))
+    torch.testing.assert_close(loaded.predict_proba(X), saved.predict_proba(X))
+
+
+@pytest.mark.parametrize("loss", ["one_hot", "squared"])
+def test_weights_of_rows_of_a_head_whose_outputs_share_directions(loss: Any) -> None:
+    X = torch.randn(30, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y = (X[:, 0] > 0).long() if loss == "one_hot" else X[:, :2]
+    made = [op.nn.ORFit(binary(2).double(), loss=loss, learns="last") for _ in range(2)]
+    first, twice = made
+    first.learn(X[:15], y[:15], torch.full((15,), 2.0))
+    twice.noise = 0.5
+    twice.learn(X[:15], y[:15])
+    torch.testing.assert_close(first.outputs(X), twice.outputs(X), rtol=1e-6, atol=1e-8)

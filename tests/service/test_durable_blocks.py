@@ -202,3 +202,9 @@ def test_standard_deviations_equal_those_of_the_learner(tmp_path: Path) -> None:
             found = durable.predict(X[30:], return_std=True)
             np.testing.assert_allclose(found, expected.predict(X[30:], return_std=True))
             np.testing.assert_array_equal(found[0], durable.predict(X[30:]))
+
+
+def test_a_first_row_of_several_targets_has_their_shape(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as model:
+        for _ in range(2):
+            assert model.learn([[1.0]], [[2.0, 3.0]]).predictions.shape == (1, 2)

@@ -203,11 +203,15 @@ class RowLoss:
             )
         return found
 
-    def _decide(self, y: Tensor, c: int) -> None:
-        """Set the kind of the targets from the first rows."""
-        if self._named == "cross_entropy" and c == 1:
+    def _set_outputs(self, c: int) -> None:
+        """Treat the cross-entropy of one output as that of a label."""
+        if self._named == "cross_entropy" and c == 1 and self.kind != LABELS:
             self.kind = LABELS
             self._value = _value_of_row(torch.nn.BCEWithLogitsLoss(reduction="sum"))
+
+    def _decide(self, y: Tensor, c: int) -> None:
+        """Set the kind of the targets from the first rows."""
+        self._set_outputs(c)
         if self.kind is not None or not len(y):
             return
         each = y[0].numel()
@@ -365,8 +369,10 @@ class RowLoss:
         if weights is not None:
             scale = weights.sqrt()
             e = e * scale[:, None]
-            B = torch.eye(c, dtype=e.dtype, device=e.device) if B is None else B
-            B = B * scale[:, None, None]
+            if B is None:  # outputs that share directions have one row of J each
+                J = J * scale.repeat_interleave(len(J) // n)[:, None].to(J.dtype)
+            else:
+                B = B * scale[:, None, None]
         if B is None:
             return e, J
         return e, (B.mT.to(J.dtype) @ J.reshape(n, c, -1)).reshape(n * c, -1)
@@ -402,6 +408,7 @@ class RowLoss:
 
         One label has the probabilities (n, 2) of 0 and 1; several labels are independent.
         """
+        self._set_outputs(outputs.shape[1])
         outputs = outputs.double()
         if self.kind == LABELS:
             found = outputs if self._are_probabilities else outputs.sigmoid()
@@ -419,6 +426,7 @@ class RowLoss:
         shape : tuple of int, optional
             Shape of one learned target; predictions then have shape (n, *shape).
         """
+        self._set_outputs(outputs.shape[1])
         if self.kind == LABELS:
             found = (outputs > (0.5 if self._are_probabilities else 0.0)).long()
         elif self.kind == TOKENS:

@@ -86,7 +86,7 @@ def learn_block(learner: Learner | Pipeline, block: Rows) -> Array:
     block : Rows
     """
     named: dict[str, Any] = block.keywords
-    if len(block) == 1 and block.y is not None:  # most requests
+    if len(block) == 1 and block.y is not None and block.y.ndim == 1:  # most requests
         row = _only_row(block.X)
         found = np.asarray(learner.predict_one(row))[None]
         learner.learn_one(row, block.y[0], **{name: part[0] for name, part in named.items()})
