@@ -182,3 +182,39 @@ def test_a_service_infers_counts_and_refuses(tmp_path: Path) -> None:
         Server(tmp_path / "other", "rls", "--strict").start()
     with pytest.raises(AssertionError, match="NAME=FILE"):
         Server(tmp_path / "data", "rls,sgd", "--schema", str(path)).start()
+
+
+def test_each_output_is_checked_as_the_target(tmp_path: Path) -> None:
+    path, X = tmp_path / "schema.json", np.zeros((2, 1))
+    path.write_text('{"properties": {"x0": {}, "y": {"maximum": 1}}, "required": ["y"]}')
+    check = SchemaCheck(path, strict=True)
+    for y in (np.zeros(2), np.zeros((2, 1)), np.zeros((2, 3))):
+        check.check(X, y)
+        y[1] = 5.0
+        with pytest.raises(SchemaError, match=r"'y' must be at most 1, got 5.0 in row 1"):
+            check.check(X, y)
+
+
+@pytest.mark.parametrize("kind", ["", '"type": "string", ', '"type": "number", '])
+def test_keywords_concern_the_values_of_their_type(tmp_path: Path, kind: str) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    path = tmp_path / "schema.json"
+    text = f'{{"properties": {{"a": {{{kind}"minimum": 0, "maximum": 9}}}}}}'
+    path.write_text(text)
+    check = SchemaCheck(path, strict=True)
+    for value in (-5.0, 3.0, 10.0, "abc"):
+        try:
+            check.check(Table.from_rows([{"a": value}]), None)
+            passed = True
+        except SchemaError:
+            passed = False
+        validator = jsonschema.Draft202012Validator(json.loads(text))
+        assert passed == validator.is_valid({"a": value}), value
+
+
+def test_all_wrong_rows_of_a_column_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text('{"properties": {"a": {"minimum": 0, "maximum": 9}}, "required": ["a"]}')
+    check = SchemaCheck(path, strict=False)
+    check.check(Table.from_rows([{"a": v} for v in (3.0, 10.0, -1.0, None, 4.0)]), None)
+    assert check.violations == 3

@@ -283,3 +283,6 @@ def test_a_restored_learner_keeps_the_usual_error(tmp_path: Path) -> None:
         assert server.send("GET", "/state")[1]["models"][0]["rows_seen"] == 20
         assert server.send("POST", LEARN, wrong)[0] == 409
         assert server.send("POST", LEARN, rows(20))[0] == 200
+        assert server.stop() == 128 + signal.SIGTERM
+    with Server(folder, *options) as server:  # again within the first rows
+        assert server.send("POST", LEARN, wrong)[0] == 409

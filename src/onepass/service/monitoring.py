@@ -160,7 +160,8 @@ def task_of(learner: Learner | Pipeline) -> str:
 _BLOCKS = 64  # learned blocks counted at once; a block of many rows is counted immediately
 _COUNTS = {
     "rows": "_rows", "seen": "_seen", "stride": "_stride", "squares": "_squares",
-    "outliers": "_outliers", "rows_refused": "rows_refused", "predicted_rows": "predicted_rows",
+    "usual_before": "_usual_before", "outliers": "_outliers", "rows_refused": "rows_refused",
+    "predicted_rows": "predicted_rows",
 }  # fmt: skip
 """Numbers that are restored after a restart: their attributes, by name in the metrics file."""
 
@@ -281,8 +282,11 @@ class Gauges:
             usual = math.sqrt(self._squares / self._rows)
         if self._task != "regression" or block.y is None or usual is None:
             return
-        predictions = predict_rows(learner, block.X)
-        errors = self._row_errors(block.y.reshape(predictions.shape), predictions, np.abs)
+        try:
+            predictions = predict_rows(learner, block.X)
+            errors = self._row_errors(block.y.reshape(predictions.shape), predictions, np.abs)
+        except Exception:  # noqa: BLE001  the learner raises the error
+            return
         far = np.flatnonzero(errors > beyond * usual)  # the learner rejects nan
         if len(far):
             i = int(far[0])
@@ -465,6 +469,7 @@ class Gauges:
         if (state["task"], state["window"]) != (self._task, self._window):
             return
         if state["seen"] > seen:  # the learner was restored from a backup
+            self._usual_before = state["usual_before"]
             if state["rows"] >= self._window:
                 self._usual_before = math.sqrt(state["squares"] / state["rows"])
             return
@@ -476,10 +481,8 @@ class Gauges:
         drift, alarms = list(state["drift"]), state["alarms"]
         tally, baseline_tally = self._new_tally(), self._new_tally()
         tally.restore(state["tally"], "metrics")
-        baseline = self._baseline
-        if "baseline" in state:
-            baseline_tally.restore(state["baseline_tally"], "metrics")
-            baseline = from_state(state["baseline"], "metrics")
+        baseline_tally.restore(state["baseline_tally"], "metrics")
+        baseline = from_state(state["baseline"], "metrics")
         vars(self).update(
             counts, _curve=curve, _tally=tally, _baseline_tally=baseline_tally, _baseline=baseline,
             _refused=refused,

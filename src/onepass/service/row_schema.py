@@ -5,7 +5,7 @@ A file contains a JSON Schema of one row, of which these keywords are supported:
 ``enum`` and ``format`` (``date``, ``date-time``) of a column. Rows of any format are checked column
 by column. A missing value, which in JSON is null or an absent key, is allowed unless the column is
 required. Rows without names have the columns in the order of ``properties``. The column ``y`` is
-the target of rows to learn.
+the target of rows to learn, or each of several targets.
 
 If the file does not exist, the schema is inferred from the rows that are learned, and written.
 """
@@ -33,7 +33,6 @@ _LOG = LOG.getChild("service")
 _LOG_INTERVAL = 60.0  # seconds between warnings
 _TARGET = "y"
 _MAX_ENUM = 100  # values of a column of text that an inferred schema lists
-_ABSENT = np.empty(0)
 _Scalar = str | int | float | bool
 
 
@@ -104,12 +103,11 @@ class SchemaCheck:
         """
         if self._schema is None:
             return
-        bad, first = np.zeros(len(X), dtype=bool), None
-        for wrong, error in _violations(self._schema, X, y):
-            bad |= wrong
-            first = first or error
-        if first is None:
+        found = list(_violations(self._schema, X, y))
+        if not found:
             return
+        bad = np.logical_or.reduce([wrong for wrong, _ in found])
+        first = min((error for _, error in found), key=lambda error: error.row or 0)
         with self._lock:
             self.violations += int(bad.sum())
             report = time.monotonic() - self._logged > _LOG_INTERVAL
@@ -124,11 +122,10 @@ class SchemaCheck:
         """Widen the inferred schema by rows that were learned."""
         if self._schema is None:
             late, columns = bool(self._observed), _columns(block.X, block.y)
-            for name in columns:
-                if name not in self._observed:
-                    self._observed[name] = _Observed(late)
-            for name, observed in self._observed.items():
-                observed.add(columns.get(name, _ABSENT))
+            for name, values in columns:
+                self._observed.setdefault(name, _Observed(late)).add(values)
+            for name in self._observed.keys() - dict(columns).keys():
+                self._observed[name].missing = True
 
     def write(self) -> None:
         """Write the inferred schema, if it has changed.
@@ -187,40 +184,41 @@ def _read(path: Path, *, must_exist: bool) -> RowSchema | None:
     return schema
 
 
-def _columns(X: Array | Table, y: Array | None) -> dict[str, Array]:
-    """Return the columns of rows by name, and their target; columns without names are x0, x1, …."""
-    named = (
-        dict(X.columns)
-        if isinstance(X, Table)
-        else {f"x{j}": np.asarray(X)[:, j] for j in range(np.asarray(X).shape[1])}
-    )
-    return named if y is None or y.ndim > 1 else {**named, _TARGET: y}
+def _columns(X: Array | Table, y: Array | None) -> list[tuple[str, Array]]:
+    """Return the columns with their names, by default x0, x1, …; each output of y is ``y``."""
+    if isinstance(X, Table):
+        columns = list(X.columns.items())
+    else:
+        columns = [(f"x{j}", column) for j, column in enumerate(np.asarray(X).T)]
+    targets = () if y is None else np.asarray(y).reshape(len(y), -1).T
+    return columns + [(_TARGET, each) for each in targets]
 
 
 def _violations(
     schema: RowSchema, X: Array | Table, y: Array | None
 ) -> Iterator[tuple[Array, SchemaError]]:
-    """Yield, for each column that does not conform, its wrong rows and the error of the first."""
-    columns = _columns(X, y)
+    """Yield the wrong rows of each rule that is broken, and the error of the first of them."""
+    features, targets = _columns(X, None), _columns(X, y)
+    targets = targets[len(features) :]
     names = [name for name in schema.properties if name != _TARGET]
-    if not isinstance(X, Table) and len(names) == len(columns) - (y is not None and y.ndim == 1):
-        columns = dict(zip([*names, _TARGET], columns.values(), strict=False))
-    all_rows = np.ones(len(X), dtype=bool)
-    unknown = [name for name in columns if name not in schema.properties and name != _TARGET]
+    if not isinstance(X, Table) and len(names) == len(features):
+        features = [(name, column) for name, (_, column) in zip(names, features, strict=True)]
+    all_rows, present = np.ones(len(X), dtype=bool), dict(features + targets)
+    unknown = [name for name, _ in features if name not in schema.properties]
     if unknown and not schema.others:
         must = f"the columns must be those of the schema, {join_names(names)}"
         yield all_rows, _error(must, join_names(unknown))
-    for name, column in schema.properties.items():
-        if name not in columns:
-            if name in schema.required and not (name == _TARGET and y is None):
-                yield all_rows, _error(f"the column {name!r} must be present", "none")
-            continue
-        for wrong, must in _wrong(column, columns[name], required=name in schema.required):
-            if wrong.any():
-                row = int(np.argmax(wrong))
-                got = repr(columns[name][row : row + 1].tolist()[0])[:80]
-                yield wrong, _error(f"{name!r} must {must}", got, row)
-                break
+    for name in schema.required:
+        if name not in present and not (name == _TARGET and y is None):
+            yield all_rows, _error(f"the column {name!r} must be present", "none")
+    for name, values in features + targets:
+        if name in schema.properties:
+            column, required = schema.properties[name], name in schema.required
+            for wrong, must in _wrong(column, values, required=required):
+                if wrong.any():
+                    row = int(np.argmax(wrong))
+                    got = repr(values[row : row + 1].tolist()[0])[:80]
+                    yield wrong, _error(f"{name!r} must {must}", got, row)
 
 
 def _error(must: str, got: str, row: int | None = None) -> SchemaError:
@@ -228,34 +226,32 @@ def _error(must: str, got: str, row: int | None = None) -> SchemaError:
 
 
 def _wrong(column: ColumnSchema, values: Array, *, required: bool) -> Iterator[tuple[Array, str]]:
-    """Yield masks of the values that do not conform, each with what they must do."""
-    missing = _missing(values)
+    """Yield masks of the values that do not conform, each with what they must do.
+
+    As in JSON Schema, a keyword concerns only values of its own type.
+    """
+    missing, numbers, text = _missing(values), _as_numbers(values), _is_text(values)
     if required:
         yield missing, "not be missing"
-    if column.kind == "string":
-        text = _is_text(values) | missing
-        dates = values.dtype.kind == "M" and column.format is not None
-        yield ~text & (not dates), "be text"
-        if column.format is not None and not dates:
-            yield (
-                np.array([not _is_date(each) for each in values]) & ~missing,
-                "be an ISO 8601 date",
-            )
-    elif column.kind is not None:
-        numbers = _as_numbers(values)
-        yield np.isnan(numbers) & ~missing, "be a number"
-        if column.kind == "integer":
-            yield ~missing & (numbers % 1.0 != 0.0), "be a whole number"
-        if column.kind == "boolean":
-            yield ~missing & (numbers != 0.0) & (numbers != 1.0), "be true or false"
-        if column.minimum is not None:
-            yield numbers < column.minimum, f"be at least {column.minimum:g}"
-        if column.maximum is not None:
-            yield numbers > column.maximum, f"be at most {column.maximum:g}"
+    if column.kind is not None:
+        must, conform = {
+            "string": ("be text", text | (column.format is not None and values.dtype.kind == "M")),
+            "number": ("be a number", ~np.isnan(numbers)),
+            "integer": ("be a whole number", numbers % 1.0 == 0.0),
+            "boolean": ("be true or false", (numbers == 0.0) | (numbers == 1.0)),
+        }[column.kind]
+        yield ~conform & ~missing, must
+    if column.minimum is not None:
+        yield numbers < column.minimum, f"be at least {column.minimum:g}"
+    if column.maximum is not None:
+        yield numbers > column.maximum, f"be at most {column.maximum:g}"
+    if column.format is not None:
+        dates = np.array([_is_date(each) for each in values.tolist()], dtype=bool)
+        yield text & ~dates, "be an ISO 8601 date"
     if column.enum is not None:
         allowed = set(column.enum)
-        wrong = np.array([each not in allowed for each in values.tolist()], dtype=bool)
-        yield wrong & ~missing, f"be one of {join_names(list(map(str, column.enum)))}"
+        listed = np.array([each in allowed for each in values.tolist()], dtype=bool)
+        yield ~listed & ~missing, f"be one of {join_names(list(map(str, column.enum)))}"
 
 
 def _missing(values: Array) -> Array:
@@ -268,8 +264,8 @@ def _missing(values: Array) -> Array:
 
 
 def _is_text(values: Array) -> Array:
-    if values.dtype.kind == "U":
-        return np.ones(len(values), dtype=bool)
+    if values.dtype.kind != "O":
+        return np.full(len(values), values.dtype.kind == "U")
     return np.array([isinstance(each, str) for each in values], dtype=bool)
 
 
@@ -301,7 +297,7 @@ class _Observed:
     def add(self, values: Array) -> None:
         """Add values."""
         missing = _missing(values)
-        self.missing |= bool(missing.any()) or not len(values)
+        self.missing |= bool(missing.any())
         present = values[~missing]
         if not len(present):
             return

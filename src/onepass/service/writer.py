@@ -43,7 +43,6 @@ from onepass.errors import (
     CheckpointWarning,
     CorruptStoreError,
     IdempotencyConflictError,
-    OnepassError,
     ParameterError,
     StoreError,
     calling,
@@ -534,10 +533,8 @@ class Writer:
         if self.gate is not None:
             try:
                 self.gate(self.model, request.block)
-            except OnepassError as error:
+            except Exception as error:  # noqa: BLE001  set as the request's error
                 request.error = error
-            except Exception:  # noqa: BLE001, S110  the learner will raise it
-                pass
         return request.error is None
 
     def _repeat(self, request: Request, stored: StoredResult) -> None:
@@ -691,12 +688,13 @@ class Writer:
         StoreError
             If the file cannot be read, or a write has failed with unknown outcome.
         """
-        if version is not None and version != self.journal.sequence:
-            return self._restored(self._stored(version, "version")).model
-        if not self._stale:
+        if version == self.journal.sequence:
+            version = None
+        if version is None and not self._stale:
             return copy.deepcopy(self.model)
         self.journal.check_sound()
-        return self._restored().model
+        until = None if version is None else self._stored(version, "version")
+        return self._restored(until).model
 
     def commit_position(self, source: str, position: str) -> None:
         """Commit a source's position, without rows."""

@@ -88,9 +88,9 @@ def _section(endpoint: Endpoint, operation: dict[str, Any], i: int) -> str:
         method = "" if endpoint.method == "POST" else f" -X {endpoint.method}"
         path = endpoint.path.replace("{name}", "rls").replace("{version}", "1")
         parts.append(f"<pre>{escape(f'curl{method} localhost:8080{path} -d {body!r}')}</pre>")
-    headers = [each for each in operation["parameters"] if each["in"] == "header"]
+    others = [each for each in operation["parameters"] if each["in"] != "path"]
     parts += [
-        f"<p><code>{each['name']}</code>: {escape(each['description'])}</p>" for each in headers
+        f"<p><code>{each['name']}</code>: {escape(each['description'])}</p>" for each in others
     ]
     request = operation.get("requestBody", {}).get("content", {})
     parts += [_bodies("Request", request)] if request else []
