@@ -11,8 +11,9 @@ import torch.nn.functional as F  # noqa: N812  its usual name
 from torch import Tensor, nn
 
 import onepass as op
-from onepass.errors import LabelError, ParameterError
+from onepass.errors import LabelError, MergeError, ParameterError, ShapeError
 from onepass.nn.losses import RowLoss
+from onepass.nn.merge import refuse_worse
 from raising import raises
 
 N, C = 7, 4
@@ -131,8 +132,8 @@ def test_rows_of_weight_0_and_ignored_rows_change_nothing(kind: str) -> None:
     y = torch.randint(0, 3, (40,), generator=g)
     used = torch.arange(40) % 4 != 0
     made = {"OGD": {}, "LoFi": {"memory": 4}}.get(kind, {"noise": 1.0})
-    if kind == "OGD":
-        made = {"batch": 1, "step_size": 0.1, "memory": 5}
+    if kind == "OGD":  # all rows of a call are one batch
+        made = {"batch": 40, "step_size": 0.1, "memory": 5}
 
     def learner() -> Any:
         torch.manual_seed(0)
@@ -143,7 +144,7 @@ def test_rows_of_weight_0_and_ignored_rows_change_nothing(kind: str) -> None:
     ignored = learner().learn(X, torch.where(used, y, -100))
     for each in (weighted, ignored):
         torch.testing.assert_close(each.outputs(X), only.outputs(X), rtol=1e-5, atol=1e-6)
-    assert ignored.rows_seen_ == 40
+        assert each.rows_seen_ == only.rows_seen_ == 30
 
 
 def test_a_mean_that_divides_by_weights_is_refused_for_functions() -> None:
@@ -271,3 +272,69 @@ def test_weights_of_rows_of_a_head_whose_outputs_share_directions(loss: Any) -> 
     twice.noise = 0.5
     twice.learn(X[:15], y[:15])
     torch.testing.assert_close(first.outputs(X), twice.outputs(X), rtol=1e-6, atol=1e-8)
+
+
+def test_rows_of_weight_0_do_not_calibrate_probabilities() -> None:
+    X = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    y, used = (X[:, 0] > 0).long(), torch.arange(60) < 50
+    y[50:] = 1 - y[50:]
+    made = [op.nn.ORFit(binary(2), loss="one_hot", learns="last") for _ in range(2)]
+    made[0].learn(X, y, used.double())
+    made[1].learn(X[:50], y[:50])
+    torch.testing.assert_close(made[0].predict_proba(X), made[1].predict_proba(X))
+    torch.testing.assert_close(made[0].test_then_train(X, y, 0.0 * used), made[1].predict(X))
+
+
+@pytest.mark.parametrize("loss", [F.cross_entropy, partial(F.cross_entropy, ignore_index=-1),
+                                  F.nll_loss, nn.CrossEntropyLoss(ignore_index=-1)])  # fmt: skip
+def test_ignored_rows_are_left_out_of_the_comparison_with_a_trivial_prediction(loss: Any) -> None:
+    g = torch.Generator().manual_seed(0)
+    X = torch.randn(700, 3, generator=g)
+    y = (X[:, 0] > 0).long() + (X[:, 1] > 0.5).long()
+    ignored = getattr(loss, "ignore_index", getattr(loss, "keywords", {}).get("ignore_index", -100))
+    y = torch.where(torch.rand(700, generator=g) < 0.6, ignored, y)
+    module: nn.Module = nn.Linear(3, 3)
+    if loss is F.nll_loss:
+        module = nn.Sequential(module, nn.LogSoftmax(1))
+    learner = op.nn.EKF(module, loss=loss)
+    learner.learn(X, y)  # a warning would be an error
+    assert learner.rows_seen_ == int((y != ignored).sum())
+
+
+def test_a_refused_first_call_has_no_effect() -> None:
+    X, y = torch.randn(40, 4), torch.arange(40) % 2
+    learner = op.nn.ORFit(binary(2), loss=F.cross_entropy)
+    with raises(ShapeError, argument="y"):
+        learner.learn(X, torch.randn(40, 3))
+    assert learner.learn(X, y).predict(X).dtype == torch.int64
+
+
+def test_networks_of_tokens_and_counts_are_merged_and_compared_on_rows() -> None:
+    tokens = torch.randint(0, 7, (20, 4), generator=torch.Generator().manual_seed(0))
+    entropy = nn.CrossEntropyLoss()
+    parts = [op.nn.ORFit(Language().double(), 40, 1.0, loss=entropy) for _ in range(2)]
+    for part, rows in zip(parts, (tokens[:10], tokens[10:]), strict=True):
+        part.learn(rows, rows)
+    parts[0].merge(parts[1], rows=(tokens, tokens))
+    X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y = torch.full((40, 1), 5.0, dtype=torch.float64)  # the loss is negative
+    counted = [
+        op.nn.ORFit(nn.Linear(3, 1).double(), None, 1.0, loss=nn.PoissonNLLLoss()) for _ in range(2)
+    ]
+    with torch.no_grad():
+        for a, b in zip(
+            counted[0].module.parameters(), counted[1].module.parameters(), strict=True
+        ):
+            b.copy_(a)
+    counted[0].learn(X[:20], y[:20])
+    counted[1].learn(X[20:], y[20:])
+    loss = counted[0]._row_loss
+    target = loss.targets(y, 40, 1, LIKE)
+    before = loss.error(counted[0].outputs(X), target)
+    with pytest.raises(MergeError, match="no worse"):
+        refuse_worse(counted[0], counted[1], torch.zeros(4, dtype=torch.float64), (X, y))
+    assert loss.error(counted[0].outputs(X), target) == before
+
+
+def test_a_stream_without_batches_predicts_nothing() -> None:
+    assert len(op.nn.EKF(nn.Linear(3, 1)).test_then_train(iter([]))) == 0

@@ -154,7 +154,7 @@ def test_free_pages_are_returned_to_the_file_system(tmp_path: Path) -> None:
             durable.learn_one(noise[0], 1.0)
             wait_for_writer(durable)
             found.append(durable._journal._rows("PRAGMA page_count")[0][0])
-    assert np.diff([pages, *found]).min() > -300
+    assert np.diff([pages, *found]).min() > -pages / 3  # in several steps, so that rows do not wait
     assert found[-1] < pages / 2
     assert (tmp_path / "m.db").stat().st_size < 4096 * pages / 2
 

@@ -233,7 +233,7 @@ class Learner(ABC):
             of a row. Predictions have the same shape. Omit it for batches.
         sample_weight : Tensor or array of shape (n,), optional
             Weights s >= 0: a row has the noise variance noise / s, and of OGD s times the loss.
-            Rows of weight 0 change nothing.
+            Rows of weight 0, and those that the loss ignores, are predicted but not learned.
 
         Returns
         -------
@@ -291,6 +291,8 @@ class Learner(ABC):
             for each in batches(x, y, sample_weight, self.network.device)
             for found in self._steps(*each)
         ]
+        if not outputs and y is None:  # no batches
+            return self.network.like.new_zeros(0)
         return self._predictions(torch.cat(outputs)) if outputs else self.predict(x)
 
     @public
@@ -611,10 +613,15 @@ class Learner(ABC):
         n = len(rows)
         width = max(self._rows_a_step(n), 1)
         c, like = self._outputs_a_row(rows), self.network.like.to(net.dtype)
-        target = self._row_loss.targets(y, n, c, like)
-        weights = self._row_loss.used(target, self._checked_weights(sample_weight, n, like))
-        if callable(self.loss) and n and not self.rows_seen_:
-            self._row_loss.check(net.outputs(rows[:_CHECKED_ROWS]), target[:_CHECKED_ROWS])
+        kind = self._row_loss.kind
+        try:
+            target = self._row_loss.targets(y, n, c, like)
+            weights = self._row_loss.used(target, self._checked_weights(sample_weight, n, like))
+            if callable(self.loss) and n and not self.rows_seen_:
+                self._row_loss.check(net.outputs(rows[:_CHECKED_ROWS]), target[:_CHECKED_ROWS])
+        except BaseException:
+            self._row_loss.kind = kind  # nothing was learned
+            raise
         if n > width:
             check_all_rows(net, rows, c)
         before = self._refused
@@ -628,9 +635,12 @@ class Learner(ABC):
                 self._shape = tuple(y.shape[1:])
                 net.columns = rows.columns if first else net.columns
             self._warn_if_full(5)
-            found |= self._watch.findings(
-                *self._row_loss.watched(outputs, target[i : i + width]), classes=classes
-            )
+            f, y_part = outputs, target[i : i + width]
+            if weights is not None:
+                used = weights[i : i + width] > 0.0
+                f, y_part = f[used], y_part[used]
+            if len(f):
+                found |= self._watch.findings(*self._row_loss.watched(f, y_part), classes=classes)
             yield outputs
         if "sorted" in found and not self._keeps_all:
             noise = " and noise=1.0" if self._fits else ""
@@ -675,10 +685,16 @@ class Learner(ABC):
     ) -> Tensor:
         """Take the step for rows i to i + width; add the number of learned rows to errors."""
         stored, self._outputs = self._outputs, self._outputs_a_row(rows)
-        first, part = self.rows_seen_, slice(i, i + width)
-        y = target[part]
+        part = slice(i, i + width)
+        step, y, s = rows[part], target[part], None if weights is None else weights[part]
+        if s is not None and not bool((s > 0.0).all()):  # those of weight 0 are only predicted
+            predicted, used = self.network.outputs(step), s > 0.0
+            if bool(used.any()):
+                self._atomic_step(step[used], y[used], s[used], 0, width)
+            return predicted
+        first = self.rows_seen_
         try:
-            outputs = self._step(rows[part], y, None if weights is None else weights[part])
+            outputs = self._step(step, y, s)
         except BaseException as error:
             self._outputs = stored
             if isinstance(error, Exception):

@@ -42,7 +42,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
@@ -65,12 +64,19 @@ LOSSES = get_args(LossName)
 
 NUMBERS, CLASSES, LABELS, TOKENS = "numbers", "classes", "labels", "tokens"
 
-_CLASS_MODULES = (torch.nn.CrossEntropyLoss, torch.nn.NLLLoss)
-_CLASS_FUNCTIONS = (F.cross_entropy, F.nll_loss)
 _LABEL_MODULES = (torch.nn.BCEWithLogitsLoss, torch.nn.BCELoss, torch.nn.MultiLabelSoftMarginLoss)
-_LABEL_FUNCTIONS = (
-    F.binary_cross_entropy_with_logits, F.binary_cross_entropy, F.multilabel_soft_margin_loss,
-)  # fmt: skip
+_MODULES: dict[Any, Callable[..., Any]] = {
+    F.cross_entropy: torch.nn.CrossEntropyLoss,
+    F.nll_loss: torch.nn.NLLLoss,
+    F.binary_cross_entropy_with_logits: torch.nn.BCEWithLogitsLoss,
+    F.binary_cross_entropy: torch.nn.BCELoss,
+    F.multilabel_soft_margin_loss: torch.nn.MultiLabelSoftMarginLoss,
+    F.mse_loss: torch.nn.MSELoss,
+    F.huber_loss: torch.nn.HuberLoss,
+    F.smooth_l1_loss: torch.nn.SmoothL1Loss,
+    F.poisson_nll_loss: torch.nn.PoissonNLLLoss,
+}
+"""Modules of the functions of PyTorch."""
 
 _LEAST = 1e-12  # min probability, second derivative and size of errors in divisions
 
@@ -148,19 +154,16 @@ class RowLoss:
 
     def __init__(self, loss: Loss) -> None:
         self._named = loss if isinstance(loss, str) else None
-        self._given: Any = loss
-        self._value: Any = None if isinstance(loss, str) else _value_of_row(loss)
-        self._ignored = getattr(loss, "ignore_index", None)
-        function = getattr(loss, "func", loss)
+        self._given: Any = loss if isinstance(loss, str) else _as_module(loss)
+        self._value: Any = None if isinstance(loss, str) else _value_of_row(self._given)
+        self._ignored: int | None = getattr(self._given, "ignore_index", None)
         self.kind: str | None = None
         if isinstance(loss, str):
             self.kind = NUMBERS if loss == "squared" else CLASSES
-        elif isinstance(loss, _LABEL_MODULES) or function in _LABEL_FUNCTIONS:
+        elif isinstance(self._given, _LABEL_MODULES):
             self.kind = LABELS
-        self._classifies = isinstance(loss, _CLASS_MODULES) or function in _CLASS_FUNCTIONS
-        self._are_probabilities = (
-            isinstance(loss, torch.nn.BCELoss) or function is F.binary_cross_entropy
-        )
+        self._classifies = isinstance(self._given, torch.nn.CrossEntropyLoss)
+        self._are_probabilities = isinstance(self._given, torch.nn.BCELoss)
 
     # -- targets -----------------------------------------------------------------------------------
 
@@ -302,7 +305,7 @@ class RowLoss:
 
     def _check_sum(self, f: Tensor, t: Tensor) -> None:
         """Check that the loss of several rows is the sum or the mean of their losses."""
-        if self.kind == TOKENS or _is_of_torch(self._given):
+        if self.kind == TOKENS or _has_reduction(self._given):
             return
         if self.kind == CLASSES:
             targets = torch.eye(f.shape[1], dtype=t.dtype, device=t.device)
@@ -445,39 +448,44 @@ class RowLoss:
             return (outputs if self._are_probabilities else outputs.sigmoid()), y
         if self.kind == TOKENS:
             v = outputs.shape[1] // y.shape[1]
-            used = (y >= 0).flatten()
+            used = (y.flatten() >= 0) & (y.flatten() < v)
+            if self._ignored is not None:
+                used &= y.flatten() != self._ignored
             return outputs.reshape(-1, v)[used], F.one_hot(y.flatten()[used], v).double()
         return outputs, y
 
 
-def _is_of_torch(loss: object) -> bool:
-    """Return whether a loss has a reduction over rows that can be left out."""
-    if isinstance(loss, torch.nn.Module):
-        return hasattr(loss, "reduction")
-    return getattr(getattr(loss, "func", loss), "__module__", "") == F.__name__
+def _as_module(loss: Any) -> Any:
+    """Return the module of a function of PyTorch, or the loss itself.
 
-
-def _value_of_row(loss: Callable[..., Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the loss of a row as a function of outputs (1, c) and a target, without reduction."""
-    if isinstance(loss, torch.nn.NLLLoss):  # equal to it for log-probabilities, and curved
-        loss = torch.nn.CrossEntropyLoss(
+    The negative log-likelihood becomes the cross-entropy, which is equal for outputs that are
+    log-probabilities, and curved.
+    """
+    function, arguments = getattr(loss, "func", loss), getattr(loss, "keywords", {})
+    if not isinstance(loss, torch.nn.Module) and function in _MODULES:
+        loss = _MODULES[function](**arguments)
+    if isinstance(loss, torch.nn.NLLLoss):
+        return torch.nn.CrossEntropyLoss(
             weight=loss.weight, ignore_index=loss.ignore_index, reduction=loss.reduction
         )
-    if not _is_of_torch(loss):
+    return loss
+
+
+def _has_reduction(loss: object) -> bool:
+    return isinstance(loss, torch.nn.Module) and hasattr(loss, "reduction")
+
+
+def _value_of_row(loss: Any) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the loss of a row as a function of outputs (1, c) and a target, without reduction."""
+    if not _has_reduction(loss):
         return lambda f, t: loss(f, t).sum()
-    each: Any
-    if isinstance(loss, torch.nn.Module):
-        reduction = loss.reduction
-        each = copy.copy(loss)
-        each.reduction = "none"
-    else:
-        reduction = getattr(loss, "keywords", {}).get("reduction", "mean")
-        each = partial(loss, reduction="none")
-    ignored = getattr(loss, "ignore_index", getattr(loss, "keywords", {}).get("ignore_index", -100))
+    each = copy.copy(loss)
+    each.reduction = "none"
+    ignored = getattr(loss, "ignore_index", None)
 
     def value(f: Tensor, t: Tensor) -> Tensor:
-        elements = each(f, t)
-        if reduction != "mean":
+        elements: Tensor = each(f, t)
+        if loss.reduction != "mean":
             return elements.sum()
         count = elements.numel() if t.is_floating_point() else int((t != ignored).sum())
         return elements.sum() / max(count, 1)

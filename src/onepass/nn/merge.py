@@ -319,7 +319,7 @@ def _start_differences(first: Any, second: Any) -> Iterator[str]:
         )
 
 
-_WORSE = 1.01  # tolerance relative to the better of the two
+_WORSE = 0.01  # tolerance relative to the better of the two
 _LEAST = 1e-4  # relative to the targets: errors below count as zero
 
 
@@ -358,8 +358,10 @@ def refuse_worse(first: Learner, second: Learner, w: Tensor, rows: object) -> No
     finally:
         first.network.set_weights(before)
     mine, theirs, merged = (loss.error(each, target) for each in outputs)
-    size = 1.0 if first.loss == "cross_entropy" else float(target.square().mean().sqrt())
-    if not merged <= max(_WORSE * min(mine, theirs), _LEAST * size):
+    named = first.loss in {"squared", "one_hot"}
+    size = float(target.square().mean().sqrt()) if named else 1.0
+    best = min(mine, theirs)  # may be negative, as of torch.nn.PoissonNLLLoss
+    if not merged <= best + max(_WORSE * abs(best), _LEAST * size):
         raise MergeError(
             "the merged network must be no worse on `rows` than its parts, got errors "
             f"of {merged:.3g}, with {mine:.3g} for the first and {theirs:.3g} for the "

@@ -250,7 +250,7 @@ class OGD(Learner):
                     rows, y = rows[torch.tensor(at)], y[at]
                     weights = None if weights is None else weights[at]
                     good = self._descended(rows, y, weights, before)[1]
-            G, places = self._fresh(rows, y, weights)
+            G, places = self._fresh(rows, y)
             self._keep(torch.where(good, G, 0.0), places)  # memories ignore zeros
         except BaseException:
             self._wide = wide
@@ -305,7 +305,7 @@ class OGD(Learner):
         slope = self._row_loss.slope(out, y) / len(y)
         return slope if weights is None else slope * weights[:, None].to(slope.dtype)
 
-    def _fresh(self, rows: Batch, y: Tensor, weights: Tensor | None) -> tuple[Tensor, list[int]]:
+    def _fresh(self, rows: Batch, y: Tensor) -> tuple[Tensor, list[int]]:
         """Return gradients (r, k, p) of (2) at these weights, and their slots in the sample."""
         at, places = None, list[int]()
         if self.per_task is not None:
@@ -317,11 +317,7 @@ class OGD(Learner):
         if at == []:
             return self.network.like.new_empty((0, k, p)), places
         found, _ = row_gradients(self.network, rows, y, self._gradients, at)
-        G = found.reshape(-1, k, p)
-        if weights is not None:  # memories ignore zeros
-            used = (weights if at is None else weights[at]) > 0.0
-            G = torch.where(used[:, None, None], G, 0.0)
-        return G, places
+        return found.reshape(-1, k, p), places
 
     def _keep(self, G: Tensor, places: list[int]) -> None:
         """Add gradients to the memory, or to the sample of the current task."""
