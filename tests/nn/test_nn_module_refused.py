@@ -50,6 +50,12 @@ def shared_memory() -> Any:
     return module
 
 
+def expanded() -> Any:
+    module = nn.Linear(3, 3)
+    module.bias = nn.Parameter(torch.ones(1).expand(3))
+    return module
+
+
 # -- modules --------------------------------------------------------------------------------------
 
 
@@ -68,6 +74,7 @@ def shared_memory() -> Any:
         (nn.DataParallel(nn.Linear(2, 2)), TypeMismatchError, "got a DataParallel"),
         (complex_layer(), TypeMismatchError, "must be real"),
         (shared_memory(), ParameterError, "'1.weight' and '0.weight' share memory"),
+        (expanded(), ParameterError, "several of 'bias', which is expanded to shape"),
         (
             nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, track_running_stats=False)),
             ParameterError,

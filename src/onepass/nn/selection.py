@@ -209,6 +209,11 @@ def _refuse_mixed(chosen: Selection) -> None:
     for name, each in zip(chosen.names, chosen.parameters, strict=True):
         if not each.numel() or hasattr(each, "to_local"):  # distributed tensors have no address
             continue
+        if any(n > 1 and not step for n, step in zip(each.shape, each.stride(), strict=True)):
+            raise ParameterError(
+                f"each weight must have its own memory, but several of {name!r}, which is expanded "
+                f"to shape {tuple(each.shape)}, share it. Call clone() on the expanded tensor."
+            )
         twin = seen.setdefault((each.data_ptr(), tuple(each.shape)), name)
         if twin != name:
             raise ParameterError(
